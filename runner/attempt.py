@@ -1,0 +1,359 @@
+"""One process's work on a run, from entering its directory to leaving it: the stages in order.
+
+    tokenizer and profile -> world check -> [server starts | plan] -> probe -> canary -> generate
+    -> gates -> the end
+
+Whatever ends it, the open shard is sealed, run.json says how it stands, the server is gone and
+tracking knows. Exit codes: runner.errors.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from runner.config import Prepare, to_yaml
+from runner.display import Display
+from runner.ending import log_end, log_start, summarize
+from runner.engines.base import Engine
+from runner.engines.opening import open_engine
+from runner.errors import Interrupted, RunnerError
+from runner.gates import measure
+from runner.generate import Feed, Origin, Request, Sender, Watch, requests_of
+from runner.identity import digest_of
+from runner.ledger import count, owed
+from runner.model import RunModel, check_world
+from runner.monitor import Monitor
+from runner.plan import Limits, PromptReader, make_plan
+from runner.provenance import collect
+from runner.recorder import Recorder
+from runner.records import RunStatus
+from runner.resolve import Resolved
+from runner.rundir import RunState, Tokens, replace_file
+from runner.servers.base import Endpoint, ModelFacts, open_server
+from runner.serving import Serving
+from runner.stopping import Stop
+from runner.tasks import run_beside
+from runner.tracking import Tracker, default_uri, open_tracker
+from runner.validate import Judge
+
+ONLINE = "online"
+"""The verdict set that a run's own counts follow."""
+_STATUS = {3: RunStatus.STOPPED_BAD_DATA, 130: RunStatus.INTERRUPTED}
+
+
+class Attempt:
+    """See the module. Made under the run's lock; `run` is called once."""
+
+    def __init__(self, resolved: Resolved, state: RunState, console: Console) -> None:
+        self.resolved = resolved
+        self.config = resolved.config
+        self.rundir = resolved.run
+        self.console = console
+        self.state = msgspec.structs.replace(
+            state,
+            status=RunStatus.RUNNING,
+            reason="",
+            attempts=state.attempts + 1,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+        self.folder = self.rundir.attempt(self.state.attempts)
+        self.display = Display(console, self.folder / "log.txt")
+        self.stop = Stop(self.display.say)
+        self._recorder: Recorder | None = None
+        self._generating_since: tuple[float, int] | None = None
+
+    def run(self) -> int:
+        """Work, and end in order whatever happens. Gives the exit code."""
+        with self.display:
+            try:
+                self._enter()
+                code = asyncio.run(self._work())
+                self._save(status=RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
+            except RunnerError as error:
+                code = error.exit_code
+                self._save(status=_STATUS.get(code, RunStatus.FAILED), reason=str(error))
+                self.display.say(f"stopped: {error}")
+            except BaseException as error:
+                self._save(status=RunStatus.FAILED, reason=f"{type(error).__name__}: {error}")
+                raise
+        stats = self._recorder.stats if self._recorder is not None else None
+        summarize(self.console, self.rundir, self.state, stats)
+        return code
+
+    def _enter(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(self.folder / "overrides.txt", "\n".join(self.resolved.overrides).encode())
+        text = to_yaml(self.config).encode()
+        for path in (self.folder / "config.yaml", self.rundir.config_yaml):
+            replace_file(path, text)
+        provenance = msgspec.json.format(msgspec.json.encode(collect()), indent=2)
+        for path in (self.folder / "provenance.json", self.rundir.provenance_json):
+            replace_file(path, provenance)
+        self._save()
+        verb = "continuing" if self.state.attempts > 1 else "new run"
+        self.display.say(f"{verb}: {self.rundir.path}")
+
+    def _save(self, **changes: Any) -> None:
+        """run.json as things stand."""
+        recorder = self._recorder
+        if recorder is not None:
+            whole = recorder.stats.all()
+            changes |= {
+                "counts": recorder.counts,
+                "tokens": Tokens(prompt=whole.prompt_tokens, output=whole.output_tokens),
+            }
+            if self._generating_since is not None:
+                since, tokens_then = self._generating_since
+                now = time.monotonic()
+                changes["generate_s"] = self.state.generate_s + now - since
+                changes["generate_tokens"] = (
+                    self.state.generate_tokens + whole.output_tokens - tokens_then
+                )
+                self._generating_since = now, whole.output_tokens
+        self.state = msgspec.structs.replace(self.state, heartbeat=time.time(), **changes)
+        self.rundir.write(self.state)
+
+    async def _work(self) -> int:
+        with self.stop.on_signals(), self._tracker() as tracker:
+            log_start(tracker, self.resolved, self.state)
+            try:
+                model = self._open_model()
+                code = await self._stages(model, tracker)
+            except RunnerError as error:
+                tracker.finish(_STATUS.get(error.exit_code, RunStatus.FAILED))
+                raise
+            if self._recorder is not None:
+                log_end(tracker, self.rundir, self._recorder.stats, model.tokenizer)
+            tracker.finish(RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
+            return code
+
+    def _tracker(self) -> AbstractContextManager[Tracker]:
+        tracking = self.config.tracking
+        return open_tracker(
+            kind=tracking.kind.value,
+            run_dir=self.rundir.path,
+            uri=tracking.uri or default_uri(self.rundir.path.parent.parent),
+            experiment=tracking.experiment,
+            run_name=self.state.run_id,
+            parent_run_id=os.environ.get("RAWTOK_SWEEP_PARENT_RUN_ID", ""),
+            flush_timeout_s=tracking.flush_timeout_s,
+            say=self.display.say,
+        )
+
+    def _open_model(self) -> RunModel:
+        """The model, checked against the run's world, its tokenizer kept in the run."""
+        model = RunModel(self.config, self.resolved.model)
+        check_world(self.state.world, model.world, self.config.resume.accept)
+        if not self.rundir.profile_json.is_file() or self.state.world != model.world:
+            model.keep_in(self.rundir)
+        self._save(world=model.world)
+        return model
+
+    async def _stages(self, model: RunModel, tracker: Tracker) -> int:
+        if self.config.prepare is Prepare.only:
+            await self._plan(model)
+            raise Interrupted("Prepared: the plan is made, nothing was sent (prepare=only).")
+        async with self._serving(model) as serving:
+            starting = asyncio.ensure_future(self._start(serving, model))
+            try:
+                await self._plan(model)
+                await self._generate(model, tracker, serving, starting)
+            finally:
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+        return self._check_gates()
+
+    async def _plan(self, model: RunModel) -> None:
+        config = self.config
+
+        def progress(done: int, total: int) -> None:
+            if self.stop.requested:
+                raise Interrupted("Stopped while planning; the same command plans again.")
+            if done % 20_000 == 0 or done == total:
+                self.display.say(f"planning: {done:,} of {total:,} prompts")
+
+        await asyncio.to_thread(
+            make_plan,
+            self.rundir,
+            config,
+            self.resolved.sources,
+            count_tokens=model.count_tokens,
+            limits=Limits(
+                context_length=config.model.context_length,
+                max_new_tokens=config.sampling.max_new_tokens,
+            ),
+            progress=progress,
+        )
+        counts = await asyncio.to_thread(
+            count, self.rundir, ONLINE, max_attempts=config.client.retry.max_attempts
+        )
+        self._save(counts=counts)
+
+    @asynccontextmanager
+    async def _serving(self, model: RunModel) -> AsyncIterator[Serving]:
+        files, config = self.resolved.model, self.config
+
+        def engine(endpoint: Endpoint) -> Engine:
+            return open_engine(
+                config.server.engine.value,
+                endpoint,
+                vocab_size=model.profile.vocab_padded,
+                timeout_s=config.client.request_timeout_s,
+                max_connections=config.client.concurrency + 4,
+            )
+
+        server = open_server(
+            config.server,
+            ModelFacts(
+                model_path=files.source,
+                gguf_path=str(files.gguf) if files.gguf else None,
+                context_length=config.model.context_length,
+                trust_remote_code=config.model.trust_remote_code,
+            ),
+            launches_dir=self.folder / "launches",
+            first_launch=self.state.launches + 1,
+        )
+        serving = Serving(
+            server,
+            engine,
+            self.stop,
+            say=self.display.say,
+            on_launch=lambda launch: self._save(launches=launch),
+        )
+        try:
+            yield serving
+        finally:
+            await serving.close()
+
+    async def _start(self, serving: Serving, model: RunModel) -> None:
+        self.display.say(f"starting server {self.config.server.name}")
+        start = time.monotonic()
+        await serving.start()
+        sampling = msgspec.structs.replace(model.sampling, max_new_tokens=4, min_new_tokens=0)
+        await serving.probe(model.probe_ids(), sampling)
+        self.display.say(f"server is ready after {time.monotonic() - start:.1f} s")
+
+    async def _generate(
+        self,
+        model: RunModel,
+        tracker: Tracker,
+        serving: Serving,
+        starting: "asyncio.Future[None]",
+    ) -> None:
+        judge = Judge(self.resolved.validators, model.profile, model.mode)
+        with Recorder(self.rundir, judge, ONLINE, self.state.counts) as recorder:
+            recorder.attach(asyncio.get_running_loop())
+            self._recorder = recorder
+            try:
+                if recorder.counts.pending or self.config.resume.retry_failed:
+                    await self._send(model, tracker, serving, starting)
+            finally:
+                with suppress(RunnerError):
+                    await recorder.settle()
+                self._save()
+                self._generating_since = None
+
+    async def _send(
+        self,
+        model: RunModel,
+        tracker: Tracker,
+        serving: Serving,
+        starting: "asyncio.Future[None]",
+    ) -> None:
+        assert self._recorder is not None  # noqa: S101 - set by _generate
+        sampling = model.sampling
+        origin = Origin(
+            run_id=self.state.run_id,
+            mode=self.config.mode.name,
+            sampling_digest=digest_of(msgspec.to_builtins(sampling))[:16],
+            attempt=self.state.attempts,
+        )
+        watch = Watch(self.config.breaker)
+        sender = Sender(
+            serving, self._recorder, sampling, origin, self.config.client, self.stop, watch
+        )
+        monitor = Monitor(
+            self._recorder,
+            sender,
+            self.display,
+            tracker,
+            interval_s=self.config.tracking.interval_s,
+            save=self._save,
+        )
+        feed = Feed(self._requests(model), self.config.client.concurrency * 2, self.stop)
+        await self._until_ready(starting)
+        background = [feed.fill(), serving.keep(), monitor.watch()]
+        waves = self._waves(sender, feed, watch, monitor)
+        await run_beside(waves, background, self._drain_limit())
+        monitor.track()
+        if self.stop.requested:
+            raise Interrupted(
+                f"{self.stop.signal}: everything finished is saved.",
+                next_step="the same command continues",
+            )
+
+    def _requests(self, model: RunModel) -> Iterator[Request]:
+        planned = owed(
+            self.rundir,
+            max_attempts=self.config.client.retry.max_attempts,
+            retry_failed=self.config.resume.retry_failed,
+        )
+        return requests_of(planned, PromptReader(self.rundir), model.render)
+
+    async def _until_ready(self, starting: "asyncio.Future[None]") -> None:
+        stopping = asyncio.ensure_future(self.stop.draining.wait())
+        try:
+            both: list[asyncio.Future[Any]] = [starting, stopping]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                raise Interrupted(
+                    f"{self.stop.signal} while the server was starting.",
+                    next_step="the same command continues",
+                )
+            await starting
+        finally:
+            stopping.cancel()
+
+    async def _waves(self, sender: Sender, feed: Feed, watch: Watch, monitor: Monitor) -> None:
+        canary = self.config.canary
+        if canary.count:
+            await sender.wave(feed, canary.count)
+            watch.check_canary(canary)
+        monitor.stage = "generating"
+        with self._timed():
+            await sender.wave(feed)
+            await sender.suspects()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """What happens inside counts as generating (run.json's generate_s)."""
+        if self._recorder is not None:
+            tokens = self._recorder.stats.all().output_tokens
+            self._generating_since = time.monotonic(), tokens
+        try:
+            yield
+        finally:
+            self._save()
+
+    async def _drain_limit(self) -> None:
+        await self.stop.draining.wait()
+        await asyncio.sleep(self.config.shutdown.drain_s)
+        self.display.say(f"drain limit of {self.config.shutdown.drain_s:.0f} s is over")
+
+    def _check_gates(self) -> int:
+        if self._recorder is None:
+            return 0
+        gates = measure(self.config.gates, self._recorder.stats)
+        self._save(gates={gate.name: msgspec.to_builtins(gate) for gate in gates})
+        failed = [gate for gate in gates if not gate.passed]
+        for gate in failed:
+            self.display.say(f"gate failed: {gate.name} is {gate.measured}, limit {gate.limit}")
+        return 3 if failed else 0

@@ -1,0 +1,96 @@
+"""The entry: Hydra composes `conf/` and hands one config to `runner.run`; here it becomes an exit.
+
+Hydra ends the process in its own ways (exit 1 for a mistyped option, a traceback for a missing
+file, on to the next job after a failed one). This module gives every such end our exit codes and
+our form of message: 0 done, 1 our side, 2 config or command, 3 the answers, 130 interrupted. A job
+of a sweep never exits by itself: its outcome is kept and the worst one decides at the end.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from runner.config import explain, parse
+from runner.errors import ConfigError, MachineError, RunnerError
+from runner.plugins import register_schema
+
+_PACKAGED = Path(__file__).resolve().parent / "_conf"
+_CHECKOUT = Path(__file__).resolve().parent.parent / "conf"
+CONF = str(_PACKAGED if _PACKAGED.is_dir() else _CHECKOUT)
+"""The conf tree: inside the wheel when installed from one, else the checkout's. Absolute, since a
+relative path works for `python -m runner` but not for the console script."""
+
+_WORST_FIRST = (130, 1, 2, 3, 0)
+_exit_codes: list[int] = []
+
+
+def main() -> None:
+    """`python -m runner` and the console script `rawtok`."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing them
+    register_schema()
+    _exit_codes.clear()
+    try:
+        _job()
+    except RunnerError as error:
+        _exit_codes.append(complain(error))
+    except OmegaConfBaseException as error:
+        _exit_codes.append(complain(explain(error)))
+    except HydraException as error:
+        _exit_codes.append(complain(_composition_error(error)))
+    except OSError as error:
+        _exit_codes.append(complain(_os_error(error)))
+    sys.exit(worst(_exit_codes))
+
+
+@hydra.main(version_base="1.3", config_path=CONF, config_name="config")
+def _job(cfg: DictConfig) -> None:
+    """One job: a single run, or one of a sweep."""
+    try:
+        _exit_codes.append(_run(cfg))
+    except RunnerError as error:
+        _exit_codes.append(complain(error))
+
+
+def _run(cfg: DictConfig) -> int:
+    config = parse(cfg)
+    from runner.run import run  # late: --help and --cfg must not wait for what a run needs
+
+    hydra_config = HydraConfig.get()
+    return run(config, overrides=list(hydra_config.overrides.task))
+
+
+def worst(exit_codes: list[int]) -> int:
+    """The exit code of a sweep: 130 before 1 before 2 before 3 before 0."""
+    return next((code for code in _WORST_FIRST if code in exit_codes), 0)
+
+
+def complain(error: RunnerError) -> int:
+    """Print the message for a person and give its exit code."""
+    sys.stderr.write(f"\nerror: {error}\n")
+    return error.exit_code
+
+
+def _composition_error(error: HydraException) -> ConfigError:
+    cause = error.__cause__
+    if isinstance(cause, OmegaConfBaseException):
+        return explain(cause)
+    first, *rest = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return ConfigError(
+        first,
+        allowed=" ".join(line for line in rest if not line.startswith("Set the environment")),
+        next_step="python -m runner --help lists the groups, their options and all keys",
+    )
+
+
+def _os_error(error: OSError) -> MachineError:
+    return MachineError(
+        f"The machine refused a file operation: {error.strerror or error}.",
+        where=str(error.filename or ""),
+        next_step="check the path, its permissions and the free space (paths.outputs=DIR)",
+    )

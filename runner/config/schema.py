@@ -1,0 +1,279 @@
+"""Every key that `conf/` may set, with its type and its default: Hydra composes against these.
+
+Plain dataclasses, since structured configs need them; treated as frozen everywhere. What a value
+may be is in `ranges`, what a change of it means for a run in `runner.identity`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from omegaconf import MISSING
+
+
+class ServerKind(Enum):
+    """How a server comes to be. `external`: somebody else started it."""
+
+    llamacpp = "llamacpp"
+    sglang = "sglang"
+    external = "external"
+
+
+class EngineKind(Enum):
+    """Which protocol the server speaks; part of a run's identity, unlike how it was started."""
+
+    llamacpp = "llamacpp"
+    sglang = "sglang"
+
+
+class SourceKind(Enum):
+    """Which block of a part is read."""
+
+    bundled = "bundled"
+    file = "file"
+
+
+class TrackingKind(Enum):
+    """Where metrics go beside the run directory."""
+
+    mlflow = "mlflow"
+    none = "none"
+
+
+class IdentityKind(Enum):
+    """`standard`: what changes the data. `full`: server flags and client settings too."""
+
+    standard = "standard"
+    full = "full"
+
+
+class Prepare(Enum):
+    """`only`: make the plan and its preflight, start nothing. `run`: the whole job."""
+
+    run = "run"
+    only = "only"
+
+
+@dataclass
+class RecommendedSampling:
+    """What a model's makers recommend for one mode; `sampling=recommended` reads it."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    max_new_tokens: int = 512
+
+
+@dataclass
+class ModelMode:
+    """One mode of a model: the template kwargs that select it, and its recommended sampling."""
+
+    template_kwargs: dict[str, Any] = field(default_factory=dict)
+    sampling: RecommendedSampling = field(default_factory=RecommendedSampling)
+
+
+@dataclass
+class Model:
+    """A model: where it is, how long its context is, and which modes it has.
+
+    `path` is a local folder (or `asset://NAME`, one bundled with the program, or `package://NAME`,
+    a file folder inside an installed package); null means that `id` is fetched from the hub at
+    `revision`. `gguf` is a file name inside `path` for llama.cpp.
+    """
+
+    name: str = MISSING
+    id: str = MISSING
+    revision: str | None = None
+    path: str | None = None
+    gguf: str | None = None
+    context_length: int = MISSING
+    trust_remote_code: bool = False
+    default_mode: str = MISSING
+    modes: dict[str, ModelMode] = field(default_factory=dict)
+    hints: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Restart:
+    """How often and how patiently a server that died is started again."""
+
+    max_restarts: int = 5
+    backoff_s: float = 2.0
+    backoff_max_s: float = 300.0
+
+
+@dataclass
+class Server:
+    """A server: how it is started, or where it already runs.
+
+    `flags` go to it verbatim under its own names (true = a bare flag, null or false = left out, a
+    list = several values). `port` 0 takes a free one.
+    """
+
+    name: str = MISSING
+    kind: ServerKind = MISSING
+    engine: EngineKind = MISSING
+    host: str = "127.0.0.1"
+    port: int = 0
+    flags: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    python: str | None = None
+    command: list[str] | None = None
+    urls: list[str] = field(default_factory=list)
+    ready_timeout_s: float = 3600.0
+    stall_s: float = 900.0
+    term_timeout_s: float = 30.0
+    restart: Restart = field(default_factory=Restart)
+
+
+@dataclass
+class Mode:
+    """Only a name; the model's config says what it means."""
+
+    name: str = MISSING
+
+
+@dataclass
+class Sampling:
+    """Sampling parameters under SGLang's own names; all of them are sent with every request."""
+
+    name: str = MISSING
+    max_new_tokens: int = MISSING
+    temperature: float = MISSING
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_new_tokens: int = 0
+    ignore_eos: bool = False
+
+
+@dataclass
+class BundledSource:
+    """A prompt file inside `runner/assets/prompts/`."""
+
+    file: str = MISSING
+
+
+@dataclass
+class Part:
+    """One named prompt set of a category. `count` null: the category's; null there: all rows."""
+
+    title: str = ""
+    bundled: BundledSource | None = None
+    count: int | None = None
+    n: int | None = None
+
+
+@dataclass
+class Category:
+    """A named prompt set: one part, or a mix of several."""
+
+    name: str = MISSING
+    parts: dict[str, Part] = MISSING
+    count: int | None = None
+    n: int = 1
+
+
+@dataclass
+class Source:
+    """Which of a part's blocks is read. `path` is for `kind: file`."""
+
+    kind: SourceKind = MISSING
+    path: str | None = None
+
+
+@dataclass
+class Tracking:
+    """Where a run is mirrored. `uri` null: a sqlite file under `paths.outputs`."""
+
+    kind: TrackingKind = MISSING
+    uri: str | None = None
+    experiment: str = "rawtok"
+    interval_s: float = 60.0
+    flush_timeout_s: float = 20.0
+
+
+@dataclass
+class Retry:
+    """How often one sample is asked for when an answer was unusable."""
+
+    max_attempts: int = 4
+    backoff_s: float = 0.5
+    backoff_max_s: float = 30.0
+
+
+@dataclass
+class Client:
+    """How requests are sent. `request_timeout_s` null: no limit for one request."""
+
+    concurrency: int = 8
+    request_timeout_s: float | None = None
+    retry: Retry = field(default_factory=Retry)
+
+
+@dataclass
+class Canary:
+    """The first wave, judged before the bulk goes. `count` 0: none."""
+
+    count: int = 8
+    max_rejected: float = 0.5
+
+
+@dataclass
+class Breaker:
+    """Stops a run whose answers turn bad: the share of rejected ones in a sliding window."""
+
+    enabled: bool = True
+    window: int = 40
+    max_rejected: float = 0.5
+
+
+@dataclass
+class Resume:
+    """How an existing run is continued."""
+
+    accept: list[str] = field(default_factory=list)
+    retry_failed: bool = False
+
+
+@dataclass
+class Shutdown:
+    """`drain_s`: how long requests in flight may go on after the first Ctrl-C or SIGTERM."""
+
+    drain_s: float = 30.0
+
+
+@dataclass
+class Paths:
+    """`outputs` holds the run directories; absolute."""
+
+    outputs: str = MISSING
+
+
+@dataclass
+class Config:
+    """One run. The keys of this class are the top level of `conf/config.yaml`."""
+
+    task_name: str = MISSING
+    seed: int = 42
+    tags: list[str] = field(default_factory=list)
+    model: Model = MISSING
+    server: Server = MISSING
+    mode: Mode = MISSING
+    sampling: Sampling = MISSING
+    category: Category = MISSING
+    source: Source = MISSING
+    validators: dict[str, Any] = field(default_factory=dict)
+    tracking: Tracking = MISSING
+    client: Client = field(default_factory=Client)
+    canary: Canary = field(default_factory=Canary)
+    breaker: Breaker = field(default_factory=Breaker)
+    gates: dict[str, str] = field(default_factory=dict)
+    resume: Resume = field(default_factory=Resume)
+    shutdown: Shutdown = field(default_factory=Shutdown)
+    identity: IdentityKind = IdentityKind.standard
+    prepare: Prepare = Prepare.run
+    paths: Paths = MISSING

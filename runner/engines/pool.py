@@ -1,0 +1,183 @@
+"""Several endpoints of one kind behind one `generate`; the rules are in `balance`.
+
+Requests are never moved: one that fails is raised, with the endpoint's name in the fault, and the
+caller decides. A pool of one works too. No background work but the health probes of endpoints that
+are set aside; a call of `send` starts them and `close` ends them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from runner.engines.balance import EndpointState, choose, note_answer, note_fault, note_probe
+from runner.engines.base import Endpoint, Engine, EngineFault, EngineInfo, FaultKind, ServerLoad
+from runner.engines.merging import merge_infos, merge_loads
+from runner.engines.opening import open_engine
+from runner.errors import ConfigError
+from runner.records import Completion, Record, SamplingParams
+
+
+class EndpointStats(Record, frozen=True, kw_only=True):
+    """One endpoint's share of the run so far. `faults` counts by reason."""
+
+    endpoint: str
+    in_use: bool
+    outstanding: int
+    sent: int
+    answered: int
+    output_tokens: int
+    set_aside: int
+    faults: dict[str, int]
+
+
+class Routed(Record, frozen=True, kw_only=True):
+    """A completion and the endpoint that gave it."""
+
+    completion: Completion
+    endpoint: str
+
+
+class EnginePool:
+    """Engines by endpoint name. Owns them: `close` closes them all."""
+
+    def __init__(
+        self, engines: Mapping[str, Engine], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if not engines:
+            raise ValueError("a pool needs at least one engine")
+        self._engines = dict(engines)
+        self._states = [EndpointState(name) for name in engines]
+        self._clock = clock
+        self._probes: set[asyncio.Task[None]] = set()
+
+    @property
+    def kind(self) -> str:
+        """The kind that all endpoints share."""
+        return next(iter(self._engines.values())).kind
+
+    async def generate(
+        self, rid: str, input_ids: list[int], sampling: SamplingParams
+    ) -> Completion:
+        """As `Engine.generate`. Raises EngineFault."""
+        return (await self.send(rid, input_ids, sampling)).completion
+
+    async def send(self, rid: str, input_ids: list[int], sampling: SamplingParams) -> Routed:
+        """Ask one endpoint and say which it was. Raises EngineFault with `endpoint` filled in.
+
+        With every endpoint set aside it raises `unreachable/all_set_aside` at once.
+        """
+        self._start_due_probes()
+        index = choose(self._states, hash(tuple(input_ids)))
+        if index is None:
+            raise EngineFault(FaultKind.UNREACHABLE, "all_set_aside")
+        state = self._states[index]
+        state.sent += 1
+        state.outstanding += 1
+        try:
+            completion = await self._engines[state.name].generate(rid, input_ids, sampling)
+        except EngineFault as fault:
+            fault.endpoint = state.name
+            note_fault(state, fault, self._clock())
+            raise
+        finally:
+            state.outstanding -= 1
+        note_answer(state, completion)
+        return Routed(completion=completion, endpoint=state.name)
+
+    async def infos(self) -> dict[str, EngineInfo]:
+        """What each endpoint says of itself. Raises EngineFault when one does not answer."""
+        answers = await asyncio.gather(*(engine.info() for engine in self._engines.values()))
+        return dict(zip(self._engines, answers, strict=True))
+
+    async def info(self) -> EngineInfo:
+        """One description for all: the smallest limits, and everything raw by endpoint."""
+        return merge_infos(await self.infos())
+
+    async def load(self) -> ServerLoad | None:
+        """The sum over the endpoints in use that tell; None when none tells."""
+        in_use = [self._engines[s.name] for s in self._states if s.out_since is None]
+        answers = await asyncio.gather(*(_load_or_none(engine) for engine in in_use))
+        return merge_loads([answer for answer in answers if answer is not None])
+
+    async def healthy(self) -> bool:
+        """True when at least one endpoint says that it can generate."""
+        return any(await asyncio.gather(*(e.healthy() for e in self._engines.values())))
+
+    def stats(self) -> list[EndpointStats]:
+        """The share of each endpoint so far, in the order of the config."""
+        return [
+            EndpointStats(
+                endpoint=state.name,
+                in_use=state.out_since is None,
+                outstanding=state.outstanding,
+                sent=state.sent,
+                answered=state.answered,
+                output_tokens=state.output_tokens,
+                set_aside=state.set_aside,
+                faults=dict(state.faults),
+            )
+            for state in self._states
+        ]
+
+    async def close(self) -> None:
+        """End the probes and close every engine."""
+        probes = list(self._probes)
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+        await asyncio.gather(*(engine.close() for engine in self._engines.values()))
+
+    def _start_due_probes(self) -> None:
+        for state in self._states:
+            if state.due(self._clock()):
+                state.probing = True
+                probe = asyncio.create_task(self._probe(state))
+                self._probes.add(probe)
+                probe.add_done_callback(self._probes.discard)
+
+    async def _probe(self, state: EndpointState) -> None:
+        healthy = False
+        try:
+            healthy = await self._engines[state.name].healthy()
+        finally:
+            note_probe(state, healthy=healthy, now=self._clock())
+
+
+async def _load_or_none(engine: Engine) -> ServerLoad | None:
+    try:
+        return await engine.load()
+    except EngineFault:  # this endpoint does not tell; its requests will say why
+        return None
+
+
+def open_pool(
+    kind: str,
+    endpoints: Sequence[Endpoint],
+    *,
+    vocab_size: int,
+    timeout_s: float | None = None,
+    max_connections: int,
+) -> EnginePool:
+    """A pool over endpoints of one kind; nothing is sent yet.
+
+    Raises ConfigError for an unknown kind, for no endpoint, and for one that is named twice.
+    """
+    urls = [endpoint.url for endpoint in endpoints]
+    if not urls or len(set(urls)) < len(urls):
+        raise ConfigError(
+            "a pool needs endpoints, each named once",
+            where="server.urls",
+            found=", ".join(urls) or "none",
+        )
+    return EnginePool(
+        {
+            endpoint.url: open_engine(
+                kind,
+                endpoint,
+                vocab_size=vocab_size,
+                timeout_s=timeout_s,
+                max_connections=max_connections,
+            )
+            for endpoint in endpoints
+        }
+    )

@@ -1,0 +1,154 @@
+"""Where answers become data: judged, written, synced, and only then counted.
+
+Samples go through a writer thread; a sample is done when its frame is on disk. Its verdicts follow
+it, and a sample whose verdict a crash lost is judged again at the next start. Failures are lines of
+failures.jsonl. The counts here are always those of what is durable.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import numpy as np
+
+from runner.errors import MachineError
+from runner.ledger import read_judgements, read_samples, sample_keying
+from runner.records import Counts, Failure, Judgement, Prompt, Sample
+from runner.rundir import RunDir, append_line, replace_file
+from runner.shards import ShardReader, ShardWriter
+from runner.stats import Stats
+from runner.validate import Judge
+
+BACKLOG_BYTES = 64 * 2**20
+"""Raw bytes that may wait for the disk before senders pause."""
+
+
+class Recorder:
+    """Owns the shards and the verdicts of a run while an attempt lasts. A context manager."""
+
+    def __init__(self, run: RunDir, judge: Judge, verdict_set: str, counts: Counts) -> None:
+        self.stats = Stats()
+        self.reasons: Counter[str] = Counter()
+        """Failures by reason, this attempt."""
+        self._run = run
+        self._judge = judge
+        self._verdict_set = verdict_set
+        self._start = counts
+        self._accepted = self._done_here = self._failed_here = 0
+        self._closing = ExitStack()
+        self._failure: MachineError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        directory = self._run.verdicts(self._verdict_set)
+        self._verdicts = self._closing.enter_context(
+            ShardWriter(directory, keying=sample_keying, fsync=False)
+        )
+        replace_file(directory / "validators.json", self._judge.describe())
+        self._samples = self._closing.enter_context(
+            ShardWriter(
+                self._run.samples,
+                keying=sample_keying,
+                on_durable=self._on_durable,
+                on_failure=self._on_failure,
+            )
+        )
+        self._judge_missing()
+        for judgement in read_judgements(self._run, self._verdict_set):
+            self.stats.add(judgement)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop = None
+        self._closing.__exit__(kind, error, trace)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Fold durable samples on this loop's thread."""
+        self._loop = loop
+
+    @property
+    def counts(self) -> Counts:
+        """The accounting now, without reading the disk."""
+        whole = self.stats.all()
+        settled = self._done_here + self._failed_here
+        return msgspec.structs.replace(
+            self._start,
+            ok=whole.ok,
+            rejected=whole.rejected,
+            failed=self._start.failed + self._failed_here,
+            pending=self._start.pending - settled,
+        )
+
+    @property
+    def at_risk(self) -> int:
+        """Samples that are finished and not yet on disk: what a power cut would cost."""
+        return self._accepted - self._done_here
+
+    def accept(self, sample: Sample, prompt: Prompt) -> Judgement:
+        """Judge a sample and hand it to the writer. Raises MachineError when the disk failed."""
+        self._check()
+        judgement = self._judge.judge(sample, prompt)
+        self._samples.put(msgspec.json.encode(sample), judgement)
+        self._accepted += 1
+        return judgement
+
+    def failed(self, failure: Failure, *, for_good: bool) -> None:
+        """Record a sample that got no usable answer in this attempt."""
+        append_line(self._run.failures, failure)
+        self.reasons[failure.reason] += 1
+        if for_good:
+            self._failed_here += 1
+
+    async def room(self) -> None:
+        """Wait while the disk is far behind. Raises MachineError when it failed."""
+        self._check()
+        while self._samples.backlog_bytes > BACKLOG_BYTES:
+            await asyncio.sleep(0.05)
+            self._check()
+
+    async def settle(self) -> None:
+        """Return when all that was accepted is durable and counted."""
+        await asyncio.to_thread(self._samples.flush)
+        await asyncio.sleep(0)  # let the callbacks of the last frame run
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _on_failure(self, failure: MachineError) -> None:
+        self._failure = failure
+
+    def _on_durable(self, judgements: list[Judgement]) -> None:
+        """In the writer thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._fold, judgements)
+        else:
+            self._fold(judgements)
+
+    def _fold(self, judgements: list[Judgement]) -> None:
+        for judgement in judgements:
+            self._verdicts.put(msgspec.json.encode(judgement))
+            self.stats.add(judgement)
+            self._done_here += 1
+
+    def _judge_missing(self) -> None:
+        """Judge the samples that have no verdict in this set (a crash, or a new set's name)."""
+        samples = ShardReader(self._run.samples, keying=sample_keying).index()["key"]
+        directory = self._run.verdicts(self._verdict_set)
+        judged = ShardReader(directory, keying=sample_keying).index()["key"]
+        if np.isin(samples, judged).all():
+            return
+        have = {j.sample_id for j in read_judgements(self._run, self._verdict_set)}
+        for sample in read_samples(self._run):
+            if sample.sample_id not in have:
+                self._verdicts.put(msgspec.json.encode(self._judge.judge(sample)))
+        self._verdicts.flush()

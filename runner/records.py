@@ -1,0 +1,293 @@
+"""The plain records that travel through a run and onto disk. Data only: no input or output here.
+
+Token ids are Python ints in lists; ids are the truth and text is only ever a view of them.
+Records that reach a shard have a fixed set of keys and never hold null: an int that the engine
+did not tell is -1 and a string that it did not tell is "". That keeps the type of every column the
+same in every shard for readers that infer types (Polars, DuckDB, Arrow), and "not told" apart from
+0. See docs/decisions/0003-no-nulls-in-shards.md.
+"""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+SAMPLE_SCHEMA = 1
+"""Version of the `Sample` record. A run continues in the schema that it began with."""
+
+NOT_TOLD = -1
+"""An integer that the engine did not report. Never 0: 0 is a measurement."""
+
+Finish = Literal["stop", "length"]
+Echo = Literal["same", "absent"]
+
+
+class Outcome(StrEnum):
+    """What one validator found. `SKIP`: does not apply. `ERROR`: the validator itself broke."""
+
+    PASS = "pass"  # noqa: S105 - an outcome, not a password
+    FAIL = "fail"
+    SKIP = "skip"
+    ERROR = "error"
+
+
+class Severity(StrEnum):
+    """What a failed check means: `REJECT` the pipeline or engine altered the sample, `FLAG` the
+    model's own odd behaviour (export decides), `INFO` worth counting."""
+
+    REJECT = "reject"
+    FLAG = "flag"
+    INFO = "info"
+
+
+class RunStatus(StrEnum):
+    """The state of a run as `run.json` tells it. `RUNNING` with a dead pid means: was killed."""
+
+    RUNNING = "running"
+    DONE = "done"
+    GATE_FAILED = "gate_failed"
+    STOPPED_BAD_DATA = "stopped_bad_data"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Base of all records: immutable, compared by value. (msgspec does not inherit `kw_only`.)"""
+
+
+class Prompt(Record, frozen=True, kw_only=True):
+    """One input row (inspect_ai calls this a Sample). `answer` is a reference answer or ""."""
+
+    prompt_hash: str
+    category: str
+    source: str = ""
+    row: int
+    turn: int = 0
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = []
+    answer: str = ""
+
+
+class PlannedSample(Record, frozen=True, kw_only=True):
+    """One sample that the run owes. `prompt` is the ordinal of its `Prompt` under prompts/, -1 for
+    a row that could not be made one (then `skip` says why)."""
+
+    sample_id: str
+    prompt: int
+    prompt_hash: str
+    category: str
+    source: str = ""
+    row: int
+    turn: int = 0
+    k: int
+    prompt_tokens: int
+    skip: str = ""
+    """Why this one is never sent ("" = it is sent); counted as skipped."""
+
+
+class SamplingParams(Record, frozen=True, kw_only=True):
+    """Sampling parameters under SGLang's own names; every one is sent explicitly with each request.
+
+    `temperature` 0 is greedy; `top_k` -1 means all; `stop_token_ids` come from the token profile.
+    """
+
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    frequency_penalty: float
+    presence_penalty: float
+    repetition_penalty: float
+    min_new_tokens: int
+    ignore_eos: bool
+    stop_token_ids: list[int]
+
+
+class Completion(Record, frozen=True, kw_only=True):
+    """What an engine answered for one prompt, in one shape for every engine.
+
+    `output_ids` holds the matched stop token, as SGLang and llama.cpp return it.
+    """
+
+    rid: str
+    output_ids: list[int]
+    finish: Finish
+    matched_token: int = NOT_TOLD
+    matched_text: str = ""
+    finish_length: int = NOT_TOLD
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_echo: Echo = "absent"
+    cached_tokens: int = NOT_TOLD
+    retractions: int = NOT_TOLD
+    weight_version: str = ""
+
+
+class Sample(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
+    """One generation: the ids that were sent, the ids that came back, and how it finished."""
+
+    schema: int = SAMPLE_SCHEMA
+    run_id: str
+    sample_id: str
+    category: str
+    source: str
+    row: int
+    turn: int
+    k: int
+    try_: int
+    prompt_hash: str
+    mode: str
+    sampling_digest: str
+    input_ids: list[int]
+    output_ids: list[int]
+    finish: Finish
+    matched_token: int
+    matched_text: str
+    finish_length: int
+    requested_max_new_tokens: int
+    prompt_echo: Echo
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    retractions: int
+    weight_version: str
+    endpoint: str
+    launch: int
+    attempt: int
+    sent_at: float
+    finished_at: float
+    latency_s: float
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """A line of failures.jsonl: a sample that got no usable answer in one attempt, or was skipped.
+
+    `kind` is "failed" (asked, no usable answer) or "skipped" (never asked). `requests` counts those
+    of this attempt; `permanent` means that asking again cannot help. `raw` is the bounded text of
+    the last answer.
+    """
+
+    sample_id: str
+    prompt_hash: str
+    category: str
+    kind: Literal["failed", "skipped"]
+    reason: str
+    detail: str = ""
+    requests: int = 0
+    permanent: bool = False
+    attempt: int = 0
+    at: float = 0.0
+    raw: str = ""
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """What one validator says of one sample. `reason` is from its declared list, "" on a pass."""
+
+    outcome: Outcome
+    reason: str = ""
+    score: float | None = None
+    detail: str = ""
+
+
+class JudgedVerdict(Record, frozen=True, kw_only=True):
+    """A `Verdict` with the severity that the config gives its reason ("" unless it failed)."""
+
+    outcome: Outcome
+    reason: str = ""
+    severity: str = ""
+    score: float | None = None
+    detail: str = ""
+
+
+class Judgement(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
+    """All verdicts of one validator set on one sample: a line of verdicts/<set>/.
+
+    It also carries the sample's lengths, so that figures are folded from verdicts alone, without
+    reading the samples again.
+    """
+
+    sample_id: str
+    prompt_hash: str
+    category: str
+    try_: int
+    finish: Finish
+    prompt_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    answer_tokens: int
+    tool_call_tokens: int
+    rejected: bool
+    verdicts: dict[str, JudgedVerdict]
+
+
+class ToolMarkers(Record, frozen=True, kw_only=True):
+    """Ids of the tool-call grammar of the Kimi-K2 family: one token each."""
+
+    section_begin: int
+    call_begin: int
+    argument_begin: int
+    call_end: int
+    section_end: int
+
+
+class ModeProfile(Record, frozen=True, kw_only=True):
+    """What the chat template does in one mode, found by rendering a probe conversation.
+
+    `generation_prompt` are the ids that every prompt must end with; `think` says in which state
+    the model starts: "open" (the prompt opened it), "closed" (the prompt closed it: the answer
+    begins at once) or "none" (the prompt leaves it to the model).
+    """
+
+    template_kwargs: dict[str, Any]
+    generation_prompt: list[int]
+    think: Literal["open", "closed", "none"]
+
+
+class TokenProfile(Record, frozen=True, kw_only=True):
+    """What the pinned tokenizer and chat template say about ids. Probed, never assumed.
+
+    `assigned` are the half-open ranges of ids that the tokenizer maps to a token; the model may
+    have more output rows (`vocab_padded`), and an id in that gap is never right.
+    """
+
+    stop_ids: list[int]
+    think_open: int | None = None
+    think_close: int | None = None
+    tools: ToolMarkers | None = None
+    forbidden_output_ids: list[int] = []
+    assigned: list[tuple[int, int]]
+    vocab_padded: int
+    special_tokens: dict[int, str]
+    modes: dict[str, ModeProfile]
+    template_sha256: str
+    tokenizer_sha256: str
+
+    @property
+    def vocab_assigned(self) -> int:
+        """One more than the highest id that the tokenizer assigns."""
+        return max((end for _, end in self.assigned), default=0)
+
+
+class SampleContext(Record, frozen=True, kw_only=True):
+    """What a validator may know beside the sample itself. `prompt` is None when not needed."""
+
+    profile: TokenProfile
+    mode: ModeProfile
+    prompt: Prompt | None = None
+
+
+class Counts(Record, frozen=True, kw_only=True):
+    """The accounting line: `planned = ok + rejected + failed + skipped + pending`, always."""
+
+    planned: int = 0
+    ok: int = 0
+    rejected: int = 0
+    failed: int = 0
+    skipped: int = 0
+    pending: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        parts = self.ok + self.rejected + self.failed + self.skipped + self.pending
+        return self.planned == parts

@@ -1,0 +1,233 @@
+"""A run on disk: where each file lies, the one lock, and `run.json`.
+
+    run.json            the one file a script needs; replaced atomically, so never half written
+    config.yaml         the resolved config            provenance.json  git, versions, hashes
+    plan/ prompts/      what is owed, and each prompt once
+    tokenizer/          tokenizer files, template, profile.json: decoding needs nothing else
+    samples/            the shards                     verdicts/<set>/  beside them
+    failures.jsonl      every request that failed for good, with its reason
+    metrics.jsonl       everything that tracking is told, in order
+    attempts/0001/      log, overrides, launches/01/server.log
+    .lock               held by the one process that works on the run
+
+The directory is self-contained: judging, decoding and exporting read nothing else.
+"""
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runner.errors import ConfigError, MachineError
+from runner.records import Counts, Record, RunStatus
+
+RUN_SCHEMA = 1
+HEARTBEAT_S = 5.0
+"""How often a live run rewrites run.json."""
+DEAD_AFTER_S = 60.0
+"""A running run on another host whose heartbeat is older than this is shown as dead."""
+
+
+class Tokens(Record, frozen=True, kw_only=True):
+    """Token totals over the current samples."""
+
+    prompt: int = 0
+    output: int = 0
+
+
+class RunState(Record, frozen=True, kw_only=True):
+    """The content of run.json.
+
+    `generate_s` is the time spent sending the bulk (probe and canary excluded) and
+    `generate_tokens` the output tokens that came in it; their ratio is the run's tokens/s.
+    `identity` is the flat identity, `world` the hashes that an attempt checks before it goes on.
+    """
+
+    schema: int = RUN_SCHEMA
+    run_id: str
+    status: RunStatus
+    reason: str = ""
+    counts: Counts = Counts()
+    tokens: Tokens = Tokens()
+    generate_s: float = 0.0
+    generate_tokens: int = 0
+    gates: dict[str, Any] = {}
+    attempts: int = 0
+    launches: int = 0
+    host: str = ""
+    pid: int = 0
+    heartbeat: float = 0.0
+    created_at: float = 0.0
+    mlflow_run_id: str = ""
+    validator_set: str = "online"
+    names: dict[str, str] = {}
+    identity: dict[str, Any] = {}
+    world: dict[str, str] = {}
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Output tokens per second while the bulk was sent; None before there was any."""
+        return self.generate_tokens / self.generate_s if self.generate_s > 0 else None
+
+    @property
+    def dead(self) -> bool:
+        """Says `running`, but its process is gone (seen by pid here, by heartbeat elsewhere)."""
+        if self.status is not RunStatus.RUNNING:
+            return False
+        if self.host == socket.gethostname():
+            return not _process_exists(self.pid)
+        return time.time() - self.heartbeat > DEAD_AFTER_S
+
+
+class RunDir:
+    """The paths of one run directory. Creating the object touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_json = path / "run.json"
+        self.config_yaml = path / "config.yaml"
+        self.provenance_json = path / "provenance.json"
+        self.plan = path / "plan"
+        self.prompts = path / "prompts"
+        self.tokenizer = path / "tokenizer"
+        self.profile_json = path / "tokenizer" / "profile.json"
+        self.samples = path / "samples"
+        self.failures = path / "failures.jsonl"
+        self.metrics = path / "metrics.jsonl"
+        self.attempts = path / "attempts"
+        self.lock_file = path / ".lock"
+
+    def verdicts(self, name: str) -> Path:
+        """The directory of one verdict set."""
+        return self.path / "verdicts" / name
+
+    def attempt(self, number: int) -> Path:
+        """The directory of one attempt, counted from 1."""
+        return self.attempts / f"{number:04d}"
+
+    def read(self) -> RunState:
+        """run.json as it stands.
+
+        Raises:
+            MachineError: it cannot be read or is not ours.
+        """
+        try:
+            return msgspec.json.decode(self.run_json.read_bytes(), type=RunState)
+        except (OSError, msgspec.DecodeError) as error:
+            raise MachineError(
+                "This is not a readable run directory.",
+                where=str(self.run_json),
+                found=str(error),
+                next_step="python -m runner.runs list shows the runs there are",
+            ) from error
+
+    def write(self, state: RunState) -> None:
+        """Replace run.json atomically."""
+        replace_file(self.run_json, msgspec.json.format(msgspec.json.encode(state), indent=2))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process; the lock goes with the process, however it ends.
+
+        Raises:
+            MachineError: another process works on the run, or the file system has no locks.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _take(descriptor, self)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _take(descriptor: int, rundir: RunDir) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 200).decode(errors="replace").strip() or "unknown"
+        raise MachineError(
+            "Another process is working on this run.",
+            where=str(rundir.path),
+            found=f"held by process {holder}",
+            next_step="wait for it, stop it, or watch it: python -m runner.runs watch latest",
+        ) from None
+    except OSError as error:
+        raise MachineError(
+            f"The file system cannot lock a file: {error.strerror}.",
+            where=str(rundir.lock_file),
+            next_step="put paths.outputs on a file system with locks (a local disk, NFSv4)",
+        ) from error
+
+
+def _process_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that a reader (or a crash) sees the old content or the new, never a mix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def append_line(path: Path, record: msgspec.Struct) -> None:
+    """Append one JSON line and sync it; a torn last line of a crash is ended first."""
+    line = msgspec.json.encode(record) + b"\n"
+    with path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = b"\n" + line
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def find_runs(outputs: Path) -> list[RunDir]:
+    """All run directories under `outputs`, newest first (by the time they were made)."""
+    found = [RunDir(path.parent) for path in outputs.glob("*/*/run.json")]
+    return sorted(found, key=lambda run: (run.read().created_at, run.path.name), reverse=True)
+
+
+def find_run(name: str, outputs: Path) -> RunDir:
+    """A run by path, by id (or its beginning), or `latest` (worked on last).
+
+    Raises:
+        ConfigError: none or several match.
+    """
+    as_path = Path(name).expanduser()
+    if (as_path / "run.json").is_file():
+        return RunDir(as_path.resolve())
+    runs = find_runs(outputs)
+    if name == "latest" and runs:
+        return max(runs, key=lambda run: run.read().heartbeat)
+    matching = [run for run in runs if run.path.name.startswith(name) or name in run.path.name]
+    if len(matching) == 1:
+        return matching[0]
+    shown = ", ".join(run.path.name for run in (matching or runs)[:8]) or "none"
+    raise ConfigError(
+        "No run matches." if not matching else "Several runs match.",
+        where="RUN",
+        found=name,
+        allowed=f"a run directory, an id, a part of one, or `latest`; there are: {shown}",
+        next_step=f"looked under {outputs}; set RAWTOK_OUTPUTS or --outputs for another place",
+    )

@@ -1,0 +1,71 @@
+"""`python -m runner.runs`: the tool for finished and running runs. To add a command, write a module
+with a `COMMAND` and name it in `COMMANDS`.
+
+Exit codes: 0 done, 1 something is wrong with the run or this machine, 2 the command is wrong.
+"""
+
+import argparse
+
+from rich.console import Console
+
+from runner.errors import MachineError, RunnerError
+from runner.runs import decode, listing, show, stop, sync, verify, watch
+from runner.runs.command import Command, add_outputs
+from runner.runs.escape import safe
+from runner.runs.screen import open_screen
+
+COMMANDS: dict[str, Command] = {
+    module.COMMAND.name: module.COMMAND
+    for module in (listing, show, watch, decode, verify, stop, sync)
+}
+
+__all__ = ["COMMANDS", "main"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line; gives its exit code. argparse exits by itself for a wrong one (2)."""
+    arguments = make_parser().parse_args(argv)
+    screen = open_screen()
+    try:
+        return arguments.command.run(arguments, screen)  # type: ignore[no-any-return]
+    except RunnerError as error:
+        return _complain(error)
+    except PermissionError as error:
+        return _complain(
+            MachineError(
+                f"The machine refused a file operation: {error.strerror}.",
+                where=str(error.filename or ""),
+                next_step="check who owns the run directory",
+            )
+        )
+    except KeyboardInterrupt:
+        return 130
+
+
+def _complain(error: RunnerError) -> int:
+    Console(stderr=True, highlight=False, markup=False, emoji=False).print(
+        f"error: {safe(str(error))}", soft_wrap=True
+    )
+    return error.exit_code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="python -m runner.runs",
+        description="Look at finished and running runs; the installed name is rawtok-runs.",
+        epilog="RUN is a run directory, a run's id or a part of it, or `latest`. "
+        "Example: python -m runner.runs decode latest --shortest 2",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS.values():
+        one = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(one)
+        add_outputs(one)
+        one.set_defaults(command=command)
+    return parser

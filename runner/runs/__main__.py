@@ -1,0 +1,7 @@
+"""`python -m runner.runs`."""
+
+import sys
+
+from runner.runs import main
+
+sys.exit(main())

@@ -1,0 +1,283 @@
+"""`decode`: samples as text, and whether each is whole."""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from runner.errors import ConfigError, MachineError
+from runner.ledger import read_failures, read_judgements, read_plan, sample_keying
+from runner.records import Judgement, PlannedSample, Sample, TokenProfile
+from runner.rundir import RunDir
+from runner.runs.command import Command, add_json, add_run, at_least
+from runner.runs.escape import safe_line
+from runner.runs.facts import DEFAULT_SET
+from runner.runs.opening import open_run, read_settings, read_state
+from runner.runs.picks import (
+    DEFAULT_ASKS,
+    Ask,
+    Candidate,
+    Pick,
+    Selection,
+    candidate_of,
+    choose,
+)
+from runner.runs.sample_print import Look, print_sample
+from runner.runs.sample_view import Decoder, SampleView, Stretch, view_of
+from runner.runs.screen import say, say_json
+from runner.shards import ShardReader
+
+
+def run_decode(arguments: argparse.Namespace, screen: Console) -> int:
+    """The command. Exit 1 when something that was named is not there."""
+    run = open_run(arguments.run, arguments.outputs)
+    state = read_state(run)
+    verdict_set = arguments.set or (state.validator_set if state else DEFAULT_SET)
+    asks: Sequence[Ask] = arguments.asks or DEFAULT_ASKS
+    selections = [
+        Selection(ask, seed=arguments.seed, limit=arguments.limit, ids=_ids_of(ask, run))
+        for ask in asks
+    ]
+    picks = choose(selections, read_candidates(run, verdict_set), category=arguments.category)
+    notes = [note for selection in selections if (note := selection.left_out)]
+    if not picks:
+        raise _nothing(run, notes)
+    missing = show_picks(picks, run, verdict_set, arguments, screen)
+    if not arguments.json:
+        for note in notes:
+            say(screen, (safe_line(note), "dim"))
+    return 1 if missing else 0
+
+
+def show_picks(
+    picks: Sequence[Pick],
+    run: RunDir,
+    verdict_set: str,
+    arguments: argparse.Namespace,
+    screen: Console,
+) -> int:
+    """Show each; gives how many are not in the shards."""
+    profile, decoder = read_profile(run), load_decoder(run)
+    samples = ShardReader(run.samples, keying=sample_keying)
+    verdicts = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
+    chars = 0 if arguments.full else arguments.chars
+    look = Look(chars=chars, prompt=not arguments.no_prompt, ids=arguments.ids)
+    missing = 0
+    for pick in picks:
+        line, judged = samples.get(pick.sample_id), verdicts.get(pick.sample_id)
+        if line is None:
+            missing += 1
+            _say_missing(pick, run, arguments, screen)
+            continue
+        view = view_of(msgspec.json.decode(line, type=Sample), profile, decoder)
+        judgement = msgspec.json.decode(judged, type=Judgement) if judged else None
+        if arguments.json:
+            say_json(screen, as_json(view, pick, judgement, prompt=look.prompt))
+        else:
+            print_sample(screen, view, pick=pick, judgement=judgement, look=look)
+    return missing
+
+
+class _Head(msgspec.Struct):
+    """The keys of a sample that choosing needs; its ids are passed over, which is quick."""
+
+    sample_id: str
+    category: str
+    finish: str
+    completion_tokens: int
+
+
+def read_candidates(run: RunDir, verdict_set: str) -> Iterator[Candidate]:
+    """All current samples, from the verdicts alone where they are judged, else from the shards."""
+    judged = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
+    samples = ShardReader(run.samples, keying=sample_keying)
+    if len(judged) >= len(samples):
+        yield from map(candidate_of, read_judgements(run, verdict_set))
+        return
+    known = {one.sample_id: candidate_of(one) for one in read_judgements(run, verdict_set)}
+    decoder = msgspec.json.Decoder(_Head)
+    seen: set[str] = set()
+    for line in samples.lines():
+        head = decoder.decode(line)
+        if head.sample_id not in seen:
+            seen.add(head.sample_id)
+            bare = Candidate(head.sample_id, head.category, head.finish, head.completion_tokens)
+            yield known.get(head.sample_id, bare)
+
+
+def _ids_of(ask: Ask, run: RunDir) -> Iterable[str]:
+    """The ids that `--id` and `--row` mean; a row may have several samples."""
+    if ask.kind == "id":
+        return [str(ask.value)]
+    if ask.kind == "row":
+        return [one.sample_id for one in read_plan(run) if one.row == ask.value]
+    return ()
+
+
+def _nothing(run: RunDir, notes: list[str]) -> ConfigError:
+    return ConfigError(
+        "There is no sample to show.",
+        where=str(run.path),
+        found="; ".join(notes) or "nothing",
+        next_step="python -m runner.runs show tells how many samples there are and why they failed",
+    )
+
+
+def _say_missing(pick: Pick, run: RunDir, arguments: argparse.Namespace, screen: Console) -> None:
+    why = why_missing(pick.sample_id, run)
+    if arguments.json:
+        say_json(screen, {"sample_id": pick.sample_id, "why": pick.why, "missing": why})
+    else:
+        say(screen, (safe_line(pick.sample_id), "bold"), f"  no sample: {safe_line(why)}")
+        say(screen, "")
+
+
+def why_missing(sample_id: str, run: RunDir) -> str:
+    """Why an id is not in the shards: skipped, failed, still owed, or never planned."""
+    planned: PlannedSample | None = next(
+        (one for one in read_plan(run) if one.sample_id == sample_id), None
+    )
+    if planned is None:
+        return "the plan has no such id"
+    if planned.skip:
+        return f"skipped, {planned.skip}"
+    failure = read_failures(run).get(sample_id)
+    if failure is None:
+        return "not generated yet"
+    return f"failed after {failure.requests} requests, {failure.reason}: {failure.detail}"
+
+
+def read_profile(run: RunDir) -> TokenProfile:
+    """tokenizer/profile.json. Raises MachineError."""
+    try:
+        return msgspec.json.decode(run.profile_json.read_bytes(), type=TokenProfile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise MachineError(
+            "The token profile of this run cannot be read.",
+            where=str(run.profile_json),
+            found=str(error),
+            next_step="bring the run's tokenizer/ folder back; without it ids have no text",
+        ) from error
+
+
+def load_decoder(run: RunDir) -> Decoder:
+    """The run's own tokenizer. Late: transformers takes seconds. Raises MachineError."""
+    from runner.render import load_tokenizer
+
+    trusted = read_settings(run).model.trust_remote_code
+    return load_tokenizer(run.tokenizer, trust_remote_code=trusted)
+
+
+def as_json(
+    view: SampleView, pick: Pick, judgement: Judgement | None, *, prompt: bool
+) -> dict[str, Any]:
+    """Everything about a sample, exactly: nothing is escaped or clipped."""
+    return {
+        "sample_id": view.sample.sample_id,
+        "why": list(pick.why),
+        "cut": view.cut,
+        "ending": view.ending,
+        "tokens": {"prompt": len(view.sample.input_ids), **view.lengths._asdict()},
+        "prompt": [_plain(one) for one in view.prompt] if prompt else [],
+        "output": [_plain(one) for one in view.output],
+        "judgement": msgspec.to_builtins(judgement),
+        "sample": msgspec.to_builtins(view.sample),
+    }
+
+
+def _plain(one: Stretch) -> dict[str, Any]:
+    return {"kind": one.kind.value, "start": one.start, "end": one.end, "text": one.text}
+
+
+class _AddAsk(argparse.Action):
+    """Keep selections in the order in which they were given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.asks = [*namespace.asks, Ask(self.dest, values)]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_run(parser)
+    parser.set_defaults(asks=[])
+    _add_selections(parser.add_argument_group("what to show (they add up, in this order)"))
+    narrow = parser.add_argument_group("narrowing")
+    narrow.add_argument("--category", metavar="C", default="", help="choose in one category only")
+    narrow.add_argument("--seed", type=int, default=0, help="other random samples (default 0)")
+    narrow.add_argument(
+        "--limit",
+        metavar="N",
+        type=at_least(0),
+        default=10,
+        help="at most N for each --reason and --finish (default 10; 0 = all)",
+    )
+    narrow.add_argument(
+        "--set", metavar="NAME", help="the verdict set to read (default: the run's)"
+    )
+    _add_looks(parser.add_argument_group("how to show it"))
+
+
+def _add_selections(group: argparse._ArgumentGroup) -> None:
+    def option(name: str, metavar: str, text: str, **more: Any) -> None:
+        group.add_argument(
+            f"--{name}",
+            metavar=metavar,
+            action=_AddAsk,
+            help=text,
+            default=argparse.SUPPRESS,
+            **more,
+        )
+
+    option("id", "ID", "the sample with this id")
+    option("row", "N", "all samples of this row of the prompt file", type=at_least(0))
+    option("longest", "N", "the N with the most output tokens", type=at_least(1))
+    option("shortest", "N", "the N with the fewest output tokens", type=at_least(1))
+    option("random", "N", "N at random; the same ones each time", type=at_least(1))
+    option("reason", "R", "those that a check failed for this reason, as `show` lists them")
+    option(
+        "finish",
+        "stop|length",
+        "those that ended by themselves, or were cut",
+        choices=("stop", "length"),
+    )
+
+
+def _add_looks(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--chars",
+        metavar="N",
+        type=at_least(20),
+        default=800,
+        help="characters of each stretch, head and tail (default 800)",
+    )
+    group.add_argument("--full", action="store_true", help="all of the text, nothing left out")
+    group.add_argument("--ids", action="store_true", help="the ids under each text")
+    group.add_argument("--no-prompt", action="store_true", help="the output only")
+    add_json(group, "one line of JSON for each sample, with exact ids and text")
+
+
+COMMAND = Command(
+    name="decode",
+    summary="read samples as text: is this one cut short?",
+    text="""Samples as text, from the exact ids: prompt, reasoning, answer and tool calls apart.
+
+`ended` answers whether a sample is whole: `stop on id 7 <|im_end|>` is the model's own end, `CUT at
+768 tokens: length` is max_new_tokens. Without a selection: the 2 shortest, the 2 longest, 2 random.
+Control characters are shown as escapes (\\x1b); --json has everything exactly.
+
+  python -m runner.runs decode latest
+  python -m runner.runs decode latest --row 9539 --full
+  python -m runner.runs decode latest --category B4 --shortest 2 --longest 1 --no-prompt
+  python -m runner.runs decode latest --reason length_in_think --json | jq -r .ending
+""",
+    add_arguments=add_arguments,
+    run=run_decode,
+)

@@ -1,0 +1,148 @@
+"""`list`: all runs, newest first."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from runner.errors import MachineError
+from runner.rundir import RunDir, RunState
+from runner.runs.command import Command, add_json
+from runner.runs.escape import safe_line
+from runner.runs.figures import age, compact, rate, thousands
+from runner.runs.opening import shown_status
+from runner.runs.screen import fill, new_table, say, say_json, say_table, status_text
+
+UNREADABLE = "unreadable"
+WIDE_COLUMNS = 120
+_NAMES = ("model", "category", "mode", "sampling")
+
+Row = dict[str, Any]
+"""One run for --json: plain values, numbers as numbers."""
+
+
+def read_rows(outputs: Path) -> list[Row]:
+    """All runs under `outputs`, newest first. One that cannot be read is a row that says so."""
+    runs = [RunDir(path.parent) for path in sorted(outputs.glob("*/*/run.json"))]
+    return sorted((row_of(run) for run in runs), key=lambda row: row["created_at"], reverse=True)
+
+
+def row_of(run: RunDir) -> Row:
+    """One run as a row."""
+    task, name = run.path.parent.name, run.path.name
+    try:
+        state = run.read()
+    except MachineError as error:
+        return {
+            "id": name,
+            "task": task,
+            "status": UNREADABLE,
+            "reason": error.found,
+            "path": str(run.path),
+            "created_at": 0.0,
+        }
+    return {
+        "id": name,
+        "task": task,
+        "status": shown_status(run, state),
+        "reason": state.reason,
+        "path": str(run.path),
+        "created_at": state.created_at,
+        **_numbers(state),
+        **{key: state.names.get(key, "") for key in _NAMES},
+        "mlflow_run_id": state.mlflow_run_id,
+    }
+
+
+def _numbers(state: RunState) -> Row:
+    counts = state.counts
+    seconds = state.generate_s
+    return {
+        "planned": counts.planned,
+        "done": counts.ok + counts.rejected,
+        "rejected": counts.rejected,
+        "failed": counts.failed,
+        "skipped": counts.skipped,
+        "pending": counts.pending,
+        "prompt_tokens": state.tokens.prompt,
+        "output_tokens": state.tokens.output,
+        "generate_s": seconds,
+        "tokens_per_s": state.tokens.output / seconds if seconds > 0 else None,
+    }
+
+
+def run_list(arguments: argparse.Namespace, screen: Console) -> int:
+    """The command."""
+    outputs: Path = arguments.outputs
+    rows = read_rows(outputs)
+    if arguments.json:
+        for row in rows:
+            say_json(screen, row)
+        return 0
+    if not rows:
+        say(screen, f"No runs under {outputs}. The first one: python -m runner")
+        return 0
+    wide = screen.width >= WIDE_COLUMNS
+    names = ("run", "task", "status", ">done/planned", ">rejected", ">output", ">tok/s", ">age")
+    table = (
+        new_table(screen, *names, "model/category/mode/sampling")
+        if wide
+        else new_table(
+            screen, *(name.replace("rejected", "rej") for name in names if name != "task")
+        )
+    )
+    say_table(screen, fill(table, (_cells(row, wide=wide) for row in rows)))
+    return 0
+
+
+def _cells(row: Row, *, wide: bool) -> Sequence[str | Text]:
+    what = "/".join(row.get(key) or "-" for key in _NAMES)
+    if wide:
+        return (short_id(row["id"]), safe_line(row["task"]), *_figures(row), safe_line(what))
+    first = Text(safe_line(" ".join(row.get(key) or "-" for key in _NAMES[1:])))
+    under = f"\n{short_id(row['id'])} {row.get('model', '')} ({row['task']})"
+    return (first.append(safe_line(under).replace("\\n", "\n"), "dim"), *_figures(row))
+
+
+def _figures(row: Row) -> Sequence[str | Text]:
+    if row["status"] == UNREADABLE:
+        return (status_text(UNREADABLE), "-", "-", "-", "-", "-")
+    return (
+        status_text(row["status"]),
+        f"{thousands(row['done'])}/{thousands(row['planned'])}",
+        thousands(row["rejected"]),
+        compact(row["output_tokens"]),
+        rate(row["output_tokens"], row["generate_s"]),
+        age(time.time() - row["created_at"]),
+    )
+
+
+def short_id(name: str) -> str:
+    """The digest that ends a run's folder name: enough to name the run in a command."""
+    digest = name.rpartition("-")[2]
+    return safe_line(digest if len(digest) == 8 else name)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_json(parser, "one line of JSON for each run")
+
+
+COMMAND = Command(
+    name="list",
+    summary="all runs: how far, how many rejected, how fast",
+    text="""All runs under the outputs folder, newest first.
+
+`dead` is a run that was killed (kill -9, power): nothing that it finished is lost, and the same
+command continues it. The eight characters in the first column name the run in other commands.
+
+  python -m runner.runs list
+  python -m runner.runs list --json | jq -r 'select(.status == "done") | .path'
+""",
+    add_arguments=add_arguments,
+    run=run_list,
+)

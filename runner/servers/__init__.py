@@ -1,0 +1,1 @@
+"""Servers: processes with a lifetime, and the addresses at which they answer. Start at `base`."""

@@ -1,0 +1,233 @@
+"""A server that this runner starts, watches, restarts and ends.
+
+Each launch has a folder of its own: `argv.json` (what was started, secrets masked, and its seed)
+and `server.log`. Launches are numbered through one attempt of a run.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runner.config import Restart, ServerKind
+from runner.config import Server as ServerConfig
+from runner.errors import ServerError
+from runner.servers import ports
+from runner.servers.argv import (
+    Command,
+    LaunchFacts,
+    launch_seed,
+    llamacpp_command,
+    masked_argv,
+    masked_env,
+    sglang_command,
+)
+from runner.servers.endpoint import Endpoint, Lifetime, ModelFacts
+from runner.servers.llamacpp_main import API_KEY_ENV
+from runner.servers.process import ServerProcess
+from runner.servers.ready import ServerDied, wait_until_ready
+
+COMMANDS: dict[ServerKind, Callable[[ServerConfig, ModelFacts, LaunchFacts], Command]] = {
+    ServerKind.llamacpp: llamacpp_command,
+    ServerKind.sglang: sglang_command,
+}
+PORT_TRIES = 3
+"""Starts with another free port when somebody else took the chosen one first."""
+FORGIVEN_AFTER_S = 3600.0
+"""A launch that lived this long gives the whole restart budget back: a server that dies twice a
+day must not end a run of a week, one that dies at every start must."""
+
+
+def backoff_s(restarts: int, policy: Restart) -> float:
+    """The pause before the n-th restart in a row (n from 1): doubled each time, up to a limit."""
+    return float(min(policy.backoff_s * 2 ** (restarts - 1), policy.backoff_max_s))
+
+
+def restarts_after(restarts: int, *, lived_s: float) -> int:
+    """How many restarts count against the budget after a launch that was up for `lived_s`."""
+    return 0 if lived_s >= FORGIVEN_AFTER_S else restarts
+
+
+class LaunchedServer(Lifetime):
+    """See `endpoint.Server` for what it promises. Use it through `base.open_server`."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        model_facts: ModelFacts,
+        *,
+        launches_dir: Path,
+        seed: int,
+        first_launch: int,
+    ) -> None:
+        self.kind: str = config.kind.value
+        self.launch = first_launch - 1
+        self.last_cause = ""
+        self.restarts = 0
+        self._config = config
+        self._model = model_facts
+        self._launches_dir = launches_dir
+        self._seed = seed
+        self._api_key = _choose_key(config)
+        self._endpoints: list[Endpoint] = []
+        self._process: ServerProcess | None = None
+        self._up = asyncio.Event()
+        self._up_since = 0.0
+        # What is wrong with the config shows now, before anything is started or written.
+        COMMANDS[config.kind](config, model_facts, LaunchFacts(port=0, seed=0, folder=launches_dir))
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        return list(self._endpoints)
+
+    @property
+    def process(self) -> ServerProcess | None:
+        """The current launch's process: its pid, its log and how far the log has grown."""
+        return self._process
+
+    async def start(self) -> None:
+        for _ in range(PORT_TRIES - 1):
+            try:
+                return await self._launch()
+            except ServerDied as death:
+                if self._config.port or death.cause != "port_in_use":
+                    raise
+        return await self._launch()
+
+    async def stop(self) -> None:
+        self._up.clear()
+        if self._process is not None:
+            await self._process.stop(self._config.term_timeout_s)
+
+    async def restart(self, reason: str) -> None:
+        """Tries until a launch comes up. Raises ServerError when `max_restarts` is spent."""
+        policy = self._config.restart
+        if self._up.is_set():
+            lived_s = time.monotonic() - self._up_since
+            self.restarts = restarts_after(self.restarts, lived_s=lived_s)
+        while True:
+            await self.stop()
+            if self.restarts >= policy.max_restarts:
+                raise self._budget_spent(reason)
+            self.restarts += 1
+            await asyncio.sleep(backoff_s(self.restarts, policy))
+            try:
+                return await self.start()
+            except ServerError as error:
+                reason = error.what if not isinstance(error, ServerDied) else error.reason
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.alive()
+
+    async def died(self) -> str:
+        while True:
+            await self._up.wait()
+            process = self._process
+            assert process is not None  # noqa: S101 - set before `_up` is
+            await asyncio.wait({process.exited})
+            if not process.stop_asked:
+                death = ServerDied(process, during="running")
+                self.last_cause = death.cause
+                return death.reason
+
+    async def _launch(self) -> None:
+        """One start, in a folder of its own; on any failure nothing of it is left."""
+        host, port = self._config.host, self._config.port
+        if port:
+            ports.check_port_free(host, port)
+        else:
+            port = ports.free_port(host)
+        self.launch += 1
+        folder = self._launches_dir / f"{self.launch:02d}"
+        folder.mkdir(parents=True)
+        launch = LaunchFacts(
+            port=port,
+            seed=launch_seed(self._seed, self.launch),
+            folder=folder,
+            api_key=self._api_key,
+        )
+        command = COMMANDS[self._config.kind](self._config, self._model, launch)
+        url = ports.url_of(host, port)
+        endpoint = Endpoint(url=url, api_key=self._api_key, name=url.partition("//")[2])
+        _write_argv(command, launch, url=url)
+        self._endpoints = [endpoint]
+        await self._run(command, endpoint, folder=folder)
+
+    async def _run(self, command: Command, endpoint: Endpoint, *, folder: Path) -> None:
+        process = self._process = ServerProcess(
+            command.argv,
+            env={**os.environ, **command.env},
+            log_path=(folder / "server.log").absolute(),
+            term_timeout_s=self._config.term_timeout_s,
+            secrets=[self._api_key] if self._api_key else [],
+        )
+        try:
+            _write_secret(command)
+            await process.start()
+            await wait_until_ready(endpoint, process, ready_timeout_s=self._config.ready_timeout_s)
+            self._check_is_ours(process, endpoint)
+        except BaseException as error:
+            self.last_cause = error.cause if isinstance(error, ServerDied) else ""
+            await process.stop(self._config.term_timeout_s)
+            raise
+        finally:
+            _remove_secret(command)
+        self._up_since = time.monotonic()
+        self._up.set()
+
+    def _check_is_ours(self, process: ServerProcess, endpoint: Endpoint) -> None:
+        """Somebody else's server may have taken the port just before ours: never talk to it."""
+        port = int(endpoint.url.rpartition(":")[2])
+        # A command of the user's own may start it elsewhere, say in a container.
+        if self._config.command is None and not ports.tree_listens(process.pid, port):
+            raise ServerError(
+                f"another process answers on port {port}, not the server that was started",
+                where=endpoint.url,
+                found=ports.port_holder(port) or "a process that this user may not see",
+                next_step="end that process, or choose another server.port",
+            )
+
+    def _budget_spent(self, reason: str) -> ServerError:
+        return ServerError(
+            f"the server was restarted {self.restarts} times and does not stay up",
+            where=str(self._launches_dir / f"{self.launch:02d}" / "server.log"),
+            found=reason,
+            allowed=f"server.restart.max_restarts={self._config.restart.max_restarts}",
+            next_step="read that log; the same command continues once the cause is gone",
+        )
+
+
+def _choose_key(config: ServerConfig) -> str:
+    """The key from the environment if there is one; else a new one, unless only this machine can
+    reach the server."""
+    given = config.env.get(API_KEY_ENV) or os.environ.get(API_KEY_ENV, "")
+    if given or ports.is_loopback(config.host):
+        return given
+    return secrets.token_urlsafe(32)
+
+
+def _write_argv(command: Command, launch: LaunchFacts, *, url: str) -> None:
+    shown = {
+        "argv": masked_argv(command.argv, secrets=[launch.api_key]),
+        "env": masked_env(command.env),
+        "seed": launch.seed,
+        "url": url,
+        "started_at": time.time(),
+    }
+    (launch.folder / "argv.json").write_text(json.dumps(shown, indent=2) + "\n")
+
+
+def _write_secret(command: Command) -> None:
+    if command.secret_file is not None:
+        path, text = command.secret_file
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+
+
+def _remove_secret(command: Command) -> None:
+    if command.secret_file is not None:
+        command.secret_file[0].unlink(missing_ok=True)

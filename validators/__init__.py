@@ -1,0 +1,1 @@
+"""Token-level checks: one file, one check. How to write one: docs/validators.md."""

@@ -1,0 +1,89 @@
+"""The structure of the reasoning: opened once, closed once, with something on both sides.
+
+Covers: missing and repeated think markers, reasoning or answer left empty, a tool section opened
+before the reasoning was closed, think markers in instant mode. All of it is the model's own
+behaviour, which a drafter must learn too: flagged, never rejected, unless the config says so.
+Does not cover: what the reasoning says; samples cut by length (a missing close is no surprise
+there: `finish` tells those apart).
+
+Reasons
+    think_in_instant   flag  a think marker although the prompt had closed the reasoning
+    no_close           flag  stopped by itself, yet the reasoning was never closed
+    second_close       flag  the reasoning is closed more than once
+    second_open        flag  opened again, by a marker in the output after it was open
+    tool_before_close  flag  a tool section begins inside the reasoning
+    empty_reasoning    flag  closed at once
+    missing_answer     flag  nothing between the close and the stop: no answer, no tool call
+
+Example: Kimi-K2.5's prompt ends in <think>, so a whole completion holds no <think> and exactly one
+</think>; a chat API that strips markers gave text in which neither could be checked.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from runner.records import Outcome, Sample, SampleContext, Severity, Verdict
+
+
+class Thinking:
+    """See the module."""
+
+    reasons: ClassVar[Mapping[str, Severity]] = {
+        "think_in_instant": Severity.FLAG,
+        "no_close": Severity.FLAG,
+        "second_close": Severity.FLAG,
+        "second_open": Severity.FLAG,
+        "tool_before_close": Severity.FLAG,
+        "empty_reasoning": Severity.FLAG,
+        "missing_answer": Severity.FLAG,
+    }
+
+    def check(self, sample: Sample, context: SampleContext) -> Verdict:
+        """One verdict; skip for a tokenizer without think tokens."""
+        opener, closer = context.profile.think_open, context.profile.think_close
+        if opener is None or closer is None:
+            return Verdict(outcome=Outcome.SKIP)
+        ids = sample.output_ids
+        opens = [i for i, token in enumerate(ids) if token == opener]
+        closes = [i for i, token in enumerate(ids) if token == closer]
+        if context.mode.think == "closed":
+            return _instant(opens, closes)
+        if context.mode.think == "none" and not opens and not closes:
+            return Verdict(outcome=Outcome.SKIP)
+        return _thinking(sample, context, opens, closes)
+
+
+def _instant(opens: list[int], closes: list[int]) -> Verdict:
+    if opens or closes:
+        return _fail("think_in_instant", f"at position {min(opens + closes)}")
+    return Verdict(outcome=Outcome.PASS)
+
+
+def _thinking(
+    sample: Sample, context: SampleContext, opens: list[int], closes: list[int]
+) -> Verdict:
+    ids = sample.output_ids
+    start = 0 if context.mode.think == "open" else (opens[0] + 1 if opens else 0)
+    extra = opens if context.mode.think == "open" else opens[1:]
+    if extra:
+        return _fail("second_open", f"at position {extra[0]}")
+    if len(closes) > 1:
+        return _fail("second_close", f"{len(closes)} times, the second at position {closes[1]}")
+    tools = context.profile.tools
+    section = ids.index(tools.section_begin) if tools and tools.section_begin in ids else None
+    if section is not None and (not closes or section < closes[0]):
+        return _fail("tool_before_close", f"at position {section}")
+    if not closes:
+        if sample.finish == "length":
+            return Verdict(outcome=Outcome.SKIP)
+        return _fail("no_close", f"{len(ids)} tokens without a close")
+    if closes[0] <= start:
+        return _fail("empty_reasoning", f"closed at position {closes[0]}")
+    answer = [i for i in ids[closes[0] + 1 :] if i not in context.profile.stop_ids]
+    if not answer and sample.finish == "stop":
+        return _fail("missing_answer", f"closed at position {closes[0]} of {len(ids)}")
+    return Verdict(outcome=Outcome.PASS)
+
+
+def _fail(reason: str, detail: str) -> Verdict:
+    return Verdict(outcome=Outcome.FAIL, reason=reason, detail=detail)
