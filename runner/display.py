@@ -107,7 +107,7 @@ class Display:
         """One event, on the screen and in the log."""
         self._logger.info(text)
         stamp = time.strftime("%H:%M:%S")
-        self.console.print(f"[dim]{stamp}[/dim] {escape(text)}", highlight=False)
+        self.console.print(f"[dim]{stamp}[/dim] {escape(text)}", highlight=False, soft_wrap=True)
 
     def show(self, snapshot: Snapshot) -> None:
         """The figures of now."""
@@ -121,7 +121,8 @@ class Display:
                 self._last_line = line
                 self._logger.info(line)
                 if self._live is None:
-                    self.console.print(f"{time.strftime('%H:%M:%S')} {line}", highlight=False)
+                    stamped = f"{time.strftime('%H:%M:%S')} {line}"
+                    self.console.print(stamped, highlight=False, soft_wrap=True)
 
 
 def duration(seconds: float | None) -> str:

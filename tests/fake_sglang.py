@@ -32,6 +32,7 @@ from aiohttp import web
 
 from tests.engines.fake_answers import (
     ANSWER_FAULTS,
+    BROKEN,
     ERROR_BODIES,
     OWN_STATUS,
     Fault,
@@ -48,25 +49,12 @@ OPEN_ROUTES = ("/health", "/health_generate", "/fake/stats", "/fake/faults")
 """What needs no key: the real health routes stay open too."""
 
 UNAUTHORIZED = recorded("apikey_missing_generate")["body"]
-SERVER_INFO = recorded("get_server_info")["body"]
-MODEL_INFO = recorded("get_model_info")["body"]
-MODELS = recorded("get_v1_models")["body"]
-LOADS = recorded("get_v1_loads")["body"]
-
-BROKEN_REPLIES = frozenset(
-    {
-        "slow",
-        "hang",
-        "die",
-        "close_early",
-        "not_http",
-        "html_error",
-        "reset_in_body",
-        "truncated_json",
-    }
+SERVER_INFO, MODEL_INFO, MODELS, LOADS = (
+    recorded(name)["body"]
+    for name in ("get_server_info", "get_model_info", "get_v1_models", "get_v1_loads")
 )
-FAULTS = BROKEN_REPLIES | set(ANSWER_FAULTS) | set(ERROR_BODIES)
 
+FAULTS = BROKEN | set(ANSWER_FAULTS) | set(ERROR_BODIES)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -173,7 +161,7 @@ class FakeSglang:
                 self.stats["unauthorized"] += 1
                 return reply(UNAUTHORIZED, status=401)
             return await handler(request)
-        except web.HTTPException as error:
+        except web.HTTPException as error:  # 404 and 405, in the real one's shape
             return reply({"detail": error.reason}, status=error.status)
         finally:
             del self._handling[task]
@@ -386,14 +374,13 @@ async def serve(scenario: Scenario, port: int) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Flags of the real server that mean nothing here are ignored, so that its argv works too."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--scenario", default="{}", help="JSON, or @ and a file's name")
     parser.add_argument("--api-key", default="")
     known, _ = parser.parse_known_args(argv)
-    text = known.scenario
-    if text.startswith("@"):
-        text = Path(text[1:]).read_text()
+    file = known.scenario.removeprefix("@")
+    text = known.scenario if file == known.scenario else Path(file).read_text()
     scenario = msgspec.json.decode(text, type=Scenario)
     if known.api_key:
         scenario = msgspec.structs.replace(scenario, api_key=known.api_key)

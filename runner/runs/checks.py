@@ -18,9 +18,8 @@ from runner.ledger import count, sample_keying
 from runner.records import Counts, Record, RunStatus, Sample, TokenProfile
 from runner.rundir import RunDir, RunState
 from runner.runs.decode import read_profile
-from runner.runs.facts import DEFAULT_SET
 from runner.runs.figures import plural
-from runner.runs.opening import is_dead, read_settings, read_state
+from runner.runs.opening import choose_set, is_dead, read_settings, read_state
 from runner.shards import Index, ShardReader
 
 
@@ -141,7 +140,7 @@ def _not_listed_yet(error: MachineError, found: _Findings) -> None:
 
 
 def _check_content(run: RunDir, state: RunState | None, found: _Findings) -> None:
-    name = state.validator_set if state else DEFAULT_SET
+    name = choose_set(run, state, None)
     # Verdicts before samples: on a live run each verdict then finds its sample.
     verdicts = {
         folder.name: ShardReader(folder, keying=sample_keying).index()

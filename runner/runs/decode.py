@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from rich.console import Console
 
 from runner.errors import ConfigError, MachineError
@@ -13,8 +14,7 @@ from runner.records import Judgement, PlannedSample, Sample, TokenProfile
 from runner.rundir import RunDir
 from runner.runs.command import Command, add_json, add_run, at_least
 from runner.runs.escape import safe_line
-from runner.runs.facts import DEFAULT_SET
-from runner.runs.opening import open_run, read_settings, read_state
+from runner.runs.opening import choose_set, open_run, read_settings, read_state
 from runner.runs.picks import (
     DEFAULT_ASKS,
     Ask,
@@ -34,7 +34,7 @@ def run_decode(arguments: argparse.Namespace, screen: Console) -> int:
     """The command. Exit 1 when something that was named is not there."""
     run = open_run(arguments.run, arguments.outputs)
     state = read_state(run)
-    verdict_set = arguments.set or (state.validator_set if state else DEFAULT_SET)
+    verdict_set = choose_set(run, state, arguments.set)
     asks: Sequence[Ask] = arguments.asks or DEFAULT_ASKS
     selections = [
         Selection(ask, seed=arguments.seed, limit=arguments.limit, ids=_ids_of(ask, run))
@@ -72,12 +72,18 @@ def show_picks(
             _say_missing(pick, run, arguments, screen)
             continue
         view = view_of(msgspec.json.decode(line, type=Sample), profile, decoder)
-        judgement = msgspec.json.decode(judged, type=Judgement) if judged else None
+        judgement = _judgement_of(view.sample, judged)
         if arguments.json:
             say_json(screen, as_json(view, pick, judgement, prompt=look.prompt))
         else:
             print_sample(screen, view, pick=pick, judgement=judgement, look=look)
     return missing
+
+
+def _judgement_of(sample: Sample, line: bytes | None) -> Judgement | None:
+    """The verdicts on this very sample; those of an earlier try are not shown for it."""
+    judgement = msgspec.json.decode(line, type=Judgement) if line else None
+    return judgement if judgement is not None and judgement.try_ == sample.try_ else None
 
 
 class _Head(msgspec.Struct):
@@ -90,21 +96,17 @@ class _Head(msgspec.Struct):
 
 
 def read_candidates(run: RunDir, verdict_set: str) -> Iterator[Candidate]:
-    """All current samples, from the verdicts alone where they are judged, else from the shards."""
-    judged = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
+    """All samples: from the verdicts alone, then those without one from the shards."""
+    judged = ShardReader(run.verdicts(verdict_set), keying=sample_keying).index()["key"]
+    yield from map(candidate_of, read_judgements(run, verdict_set))
     samples = ShardReader(run.samples, keying=sample_keying)
-    if len(judged) >= len(samples):
-        yield from map(candidate_of, read_judgements(run, verdict_set))
-        return
-    known = {one.sample_id: candidate_of(one) for one in read_judgements(run, verdict_set)}
     decoder = msgspec.json.Decoder(_Head)
     seen: set[str] = set()
-    for line in samples.lines():
-        head = decoder.decode(line)
+    for position in np.flatnonzero(~np.isin(samples.index()["key"], judged)):
+        head = decoder.decode(samples.at(int(position)))
         if head.sample_id not in seen:
             seen.add(head.sample_id)
-            bare = Candidate(head.sample_id, head.category, head.finish, head.completion_tokens)
-            yield known.get(head.sample_id, bare)
+            yield Candidate(head.sample_id, head.category, head.finish, head.completion_tokens)
 
 
 def _ids_of(ask: Ask, run: RunDir) -> Iterable[str]:
@@ -177,8 +179,8 @@ def as_json(
     return {
         "sample_id": view.sample.sample_id,
         "why": list(pick.why),
-        "cut": view.cut,
-        "ending": view.ending,
+        "cut": view.ending.cut,
+        "ending": view.ending.text,
         "tokens": {"prompt": len(view.sample.input_ids), **view.lengths._asdict()},
         "prompt": [_plain(one) for one in view.prompt] if prompt else [],
         "output": [_plain(one) for one in view.output],

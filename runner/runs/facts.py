@@ -18,10 +18,8 @@ from runner.ledger import (
 )
 from runner.records import Counts, Record
 from runner.rundir import RunDir, RunState
-from runner.runs.opening import read_settings, read_state, shown_status
+from runner.runs.opening import choose_set, read_settings, read_state, shown_status
 from runner.stats import LENGTH_NAMES, CategoryStats, Distribution, Stats
-
-DEFAULT_SET = "online"
 
 
 class Quantiles(Record, frozen=True, kw_only=True):
@@ -87,7 +85,7 @@ class Facts(Record, frozen=True, kw_only=True):
 def read_facts(run: RunDir, *, verdict_set: str | None = None) -> Facts:
     """Read a run. Raises MachineError, DamagedShard."""
     state = read_state(run)
-    name = verdict_set or (state.validator_set if state else DEFAULT_SET)
+    name = choose_set(run, state, verdict_set)
     max_attempts = read_settings(run).client.retry.max_attempts
     counts = count(run, name, max_attempts=max_attempts)
     stats = fold(run, name)

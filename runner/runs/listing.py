@@ -86,17 +86,19 @@ def run_list(arguments: argparse.Namespace, screen: Console) -> int:
     if not rows:
         say(screen, f"No runs under {outputs}. The first one: python -m runner")
         return 0
-    wide = screen.width >= WIDE_COLUMNS
-    names = ("run", "task", "status", ">done/planned", ">rejected", ">output", ">tok/s", ">age")
-    table = (
-        new_table(screen, *names, "model/category/mode/sampling")
-        if wide
-        else new_table(
-            screen, *(name.replace("rejected", "rej") for name in names if name != "task")
-        )
-    )
-    say_table(screen, fill(table, (_cells(row, wide=wide) for row in rows)))
+    print_rows(rows, screen)
     return 0
+
+
+def print_rows(rows: Sequence[Row], screen: Console) -> None:
+    """The table; a narrow terminal gets two short lines for each run."""
+    wide = screen.width >= WIDE_COLUMNS
+    first = ("run", "task") if wide else ("run",)
+    rejected = ">rejected" if wide else ">rej"
+    last = ("model/category/mode/sampling",) if wide else ()
+    numbers = (">done/planned", rejected, ">output", ">tok/s", ">age")
+    table = new_table(screen, *first, "=status", *numbers, *last)
+    say_table(screen, fill(table, (_cells(row, wide=wide) for row in rows)))
 
 
 def _cells(row: Row, *, wide: bool) -> Sequence[str | Text]:

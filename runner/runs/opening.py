@@ -16,6 +16,10 @@ DEAD = "dead"
 """Shown instead of `running` when no process works on the run any more: it was killed."""
 
 
+DEFAULT_SET = "online"
+"""The verdict set of a run that has no run.json to name its own."""
+
+
 class Retry(Record, frozen=True):
     """client.retry of the config: from how many requests on a sample is failed for good."""
 
@@ -67,6 +71,25 @@ def need_state(run: RunDir) -> RunState:
             next_step="start the same command again",
         )
     return state
+
+
+def choose_set(run: RunDir, state: RunState | None, asked: str | None) -> str:
+    """The verdict set to read: the one asked for, else the run's own.
+
+    Raises:
+        ConfigError: the run has no such set.
+    """
+    if asked is None:
+        return state.validator_set if state else DEFAULT_SET
+    if not run.verdicts(asked).is_dir():
+        there = sorted(path.name for path in (run.path / "verdicts").glob("*"))
+        raise ConfigError(
+            "The run has no such verdict set.",
+            where="--set",
+            found=asked,
+            allowed=", ".join(there) or "none: nothing was judged yet",
+        )
+    return asked
 
 
 def shown_status(run: RunDir, state: RunState | None) -> str:

@@ -54,7 +54,9 @@ def print_sample(
     place = f"  category {sample.category}  row {sample.row}  mode {sample.mode}{again}"
     say(screen, (safe_line(sample.sample_id), "bold"), (safe_line(place), ""))
     _line(screen, "picked", safe_line("; ".join(pick.why)))
-    _line(screen, "ended", safe_line(view.ending), "bold yellow" if view.cut else "green")
+    _line(
+        screen, "ended", safe_line(view.ending.text), "bold yellow" if view.ending.odd else "green"
+    )
     _line(screen, "tokens", _counts(view))
     for style, text in verdict_lines(judgement):
         _line(screen, "verdict", text, style)

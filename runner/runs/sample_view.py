@@ -29,12 +29,19 @@ class Stretch(NamedTuple):
     text: str
 
 
+class Ending(NamedTuple):
+    """How an output ended, in one line. `cut`: by length; `odd`: worth a second look."""
+
+    text: str
+    cut: bool
+    odd: bool
+
+
 class SampleView(NamedTuple):
-    """What is shown of a sample beside its verdicts. `cut`: it ended by length."""
+    """What is shown of a sample beside its verdicts."""
 
     sample: Sample
-    cut: bool
-    ending: str
+    ending: Ending
     lengths: Lengths
     prompt: list[Stretch]
     output: list[Stretch]
@@ -45,7 +52,6 @@ def view_of(sample: Sample, profile: TokenProfile, decoder: Decoder) -> SampleVi
     mode = mode_of(sample, profile)
     return SampleView(
         sample=sample,
-        cut=sample.finish == "length",
         ending=ending_of(sample, profile, mode),
         lengths=lengths_of(sample.output_ids, profile, mode),
         prompt=list(
@@ -121,20 +127,20 @@ def state_at_end(output_ids: list[int], profile: TokenProfile, mode: ModeProfile
 _PLACES = {Kind.REASONING: "reasoning", Kind.ANSWER: "the answer", Kind.TOOL_CALL: "a tool call"}
 
 
-def ending_of(sample: Sample, profile: TokenProfile, mode: ModeProfile) -> str:
-    """One line that answers: is this cut short?"""
+def ending_of(sample: Sample, profile: TokenProfile, mode: ModeProfile) -> Ending:
+    """The answer to: is this cut short?"""
     state = state_at_end(sample.output_ids, profile, mode)
     if sample.finish == "length":
-        return (
-            f"CUT at {_tokens(sample)}: {_limit(sample)}, inside {_place(sample, state, profile)}"
-        )
-    line = f"whole: stop on {_stopper(sample, profile)} after {_tokens(sample)}"
+        place = _place(sample, state, profile)
+        text = f"CUT at {_tokens(sample)}: length, inside {place}{_clamped(sample)}"
+        return Ending(text, cut=True, odd=True)
+    text = f"whole: stop on {_stopper(sample, profile)} after {_tokens(sample)}"
     if state is not Kind.ANSWER:
-        return f"{line}, but still inside {_PLACES[state]}"
+        return Ending(f"{text}, but still inside {_PLACES[state]}", cut=False, odd=True)
     lengths = lengths_of(sample.output_ids, profile, mode)
     if lengths.answer + lengths.tool_call == 0:
-        return f"{line}, but with an empty answer"
-    return line
+        return Ending(f"{text}, but with an empty answer", cut=False, odd=True)
+    return Ending(text, cut=False, odd=False)
 
 
 def _tokens(sample: Sample) -> str:
@@ -147,12 +153,13 @@ def _place(sample: Sample, state: Kind, profile: TokenProfile) -> str:
     return "the answer, right after reasoning" if just_closed else _PLACES[state]
 
 
-def _limit(sample: Sample) -> str:
+def _clamped(sample: Sample) -> str:
+    """What to say when the output ended before the length that was asked for."""
     asked, got = sample.requested_max_new_tokens, len(sample.output_ids)
     if got == asked:
-        return "length"
-    told = f", it told of {sample.finish_length:,}" if sample.finish_length != NOT_TOLD else ""
-    return f"length, although {asked:,} were asked for (the engine clamped it{told})"
+        return ""
+    told = f" to {sample.finish_length:,}" if sample.finish_length not in (NOT_TOLD, got) else ""
+    return f"; {asked:,} were asked for, so the engine changed the limit{told}"
 
 
 def _stopper(sample: Sample, profile: TokenProfile) -> str:
@@ -185,7 +192,7 @@ def clip(pieces: list[Piece], chars: int) -> list[Piece]:
     What is left out is told of in a gap of its own; a cut never makes the text longer.
     """
     total = sum(len(piece.text) for piece in pieces)
-    gap = Piece(f"… {total - chars:,} characters left out …", gap=True)
+    gap = Piece(f" … {total - chars:,} characters left out … ", gap=True)
     if not chars or total <= chars + len(gap.text):
         return pieces
     head = chars - chars // 2

@@ -48,24 +48,25 @@ def is_plain(screen: Console) -> bool:
 
 
 def new_table(screen: Console, *columns: str, title: str = "") -> Table:
-    """An empty table; a column whose name begins with ">" holds numbers, aligned to the right."""
+    """An empty table. A column whose name begins with ">" holds numbers, aligned to the right; one
+    that begins with "=" holds words that are never broken. These two keep their width."""
+    plain = is_plain(screen)
     table = Table(
         title=title or None,
         title_justify="left",
         title_style="bold",
         header_style="dim",
-        box=None if is_plain(screen) else box.SIMPLE_HEAD,
+        box=None if plain else box.SIMPLE_HEAD,
         border_style="dim",
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, 2 if plain else 1, 0, 0),
         show_edge=False,
     )
     for name in columns:
-        right = name.startswith(">")
         table.add_column(
-            name.removeprefix(">"),
-            justify="right" if right else "left",
-            no_wrap=right,
+            name.lstrip(">="),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=name.startswith((">", "=")),
             overflow="fold",
         )
     return table

@@ -21,10 +21,9 @@ from runner.records import Counts, Judgement, RunStatus
 from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_run
 from runner.runs.escape import safe_line
-from runner.runs.facts import DEFAULT_SET
 from runner.runs.figures import age, duration, rate, share, thousands
 from runner.runs.listing import short_id
-from runner.runs.opening import DEAD, open_run, read_state, shown_status
+from runner.runs.opening import DEAD, choose_set, open_run, read_state, shown_status
 from runner.runs.screen import fill, new_table, say, status_text
 from runner.runs.show import accounting_line
 from runner.shards import ShardReader
@@ -73,7 +72,7 @@ class Watcher:
     def look(self, now_s: float) -> Glance:
         """The run at this moment (`now_s` of any clock that only goes forward)."""
         state = read_state(self._run)
-        self._fold(state.validator_set if state else DEFAULT_SET)
+        self._fold(choose_set(self._run, state, None))
         status = shown_status(self._run, state)
         glance = Glance(short_id(self._run.path.name), status, state, self._stats)
         if state is None:
@@ -162,15 +161,20 @@ def line_of(glance: Glance) -> str:
     return (
         f"{glance.status}: {glance.finished:,}/{counts.planned:,}, {counts.rejected:,} rejected, "
         f"{counts.failed:,} failed, {thousands(glance.state.tokens.output)} output tokens, "
-        f"{_speed(glance)}"
+        f"{_speed(glance) if glance.status == RunStatus.RUNNING else _overall(glance)}"
     )
 
 
 def _speed(glance: Glance) -> str:
-    now = f"{rate(glance.speed, 1)} tokens/s" if glance.speed is not None else "measuring"
-    if glance.status != RunStatus.RUNNING or glance.eta_s is None:
-        return now
-    return f"{now}, {duration(glance.eta_s)} to go"
+    if glance.speed is None:
+        return "measuring the speed"
+    to_go = "" if glance.eta_s is None else f", {duration(glance.eta_s)} to go"
+    return f"{rate(glance.speed, 1)} tokens/s{to_go}"
+
+
+def _overall(glance: Glance) -> str:
+    state = glance.state
+    return f"{rate(state.tokens.output, state.generate_s) if state else '-'} tokens/s"
 
 
 def picture(glance: Glance, screen: Console) -> RenderableType:
@@ -180,7 +184,6 @@ def picture(glance: Glance, screen: Console) -> RenderableType:
     state, counts = glance.state, glance.counts
     heard = f"  heard from {age(time.time() - state.heartbeat)} ago" if state.heartbeat else ""
     what = " / ".join(value for value in state.names.values() if value)
-    overall = rate(state.tokens.output, state.generate_s)
     return Group(
         Text.assemble(
             (glance.name, "bold"), "  ", status_text(glance.status), (safe_line(f"  {what}"), "dim")
@@ -190,7 +193,7 @@ def picture(glance: Glance, screen: Console) -> RenderableType:
         accounting_line(counts),
         Text(
             f"{thousands(state.tokens.output)} output tokens   now {_speed(glance)}   "
-            f"overall {overall} tokens/s"
+            f"overall {_overall(glance)}"
         ),
         Text(""),
         _categories(glance.stats, screen),

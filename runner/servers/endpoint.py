@@ -4,6 +4,7 @@ import abc
 from types import TracebackType
 from typing import Protocol, Self
 
+from runner.config import ServerKind
 from runner.records import Record
 
 
@@ -44,7 +45,7 @@ class Server(Protocol):
     (`logs.CAUSES`), "" if unknown.
     """
 
-    kind: str
+    kind: ServerKind
     launch: int
     last_cause: str
 
@@ -67,6 +68,10 @@ class Server(Protocol):
 
     def alive(self) -> bool:
         """Its process runs. Says nothing about whether it works."""
+        ...
+
+    def log_bytes(self) -> int:
+        """The size of the current launch's log: while it grows, the server lives. 0 if unseen."""
         ...
 
     async def died(self) -> str:

@@ -31,7 +31,7 @@ class ExternalServer(Lifetime):
         seed: int,
         first_launch: int,
     ) -> None:
-        self.kind: str = config.kind.value
+        self.kind = config.kind
         self.launch = first_launch - 1
         self.last_cause = ""
         self._config = config
@@ -91,6 +91,9 @@ class ExternalServer(Lifetime):
 
     def alive(self) -> bool:
         return True
+
+    def log_bytes(self) -> int:
+        return 0
 
     async def died(self) -> str:
         """Never returns: whether somebody else's process lives cannot be seen from here."""

@@ -43,7 +43,8 @@ day must not end a run of a week, one that dies at every start must."""
 
 def backoff_s(restarts: int, policy: Restart) -> float:
     """The pause before the n-th restart in a row (n from 1): doubled each time, up to a limit."""
-    return float(min(policy.backoff_s * 2 ** (restarts - 1), policy.backoff_max_s))
+    doublings = min(restarts - 1, 64)  # beyond that the limit holds anyway, and floats overflow
+    return float(min(policy.backoff_s * 2**doublings, policy.backoff_max_s))
 
 
 def restarts_after(restarts: int, *, lived_s: float) -> int:
@@ -63,7 +64,7 @@ class LaunchedServer(Lifetime):
         seed: int,
         first_launch: int,
     ) -> None:
-        self.kind: str = config.kind.value
+        self.kind = config.kind
         self.launch = first_launch - 1
         self.last_cause = ""
         self.restarts = 0
@@ -122,6 +123,9 @@ class LaunchedServer(Lifetime):
     def alive(self) -> bool:
         return self._process is not None and self._process.alive()
 
+    def log_bytes(self) -> int:
+        return 0 if self._process is None else self._process.log_bytes()
+
     async def died(self) -> str:
         while True:
             await self._up.wait()
@@ -149,7 +153,7 @@ class LaunchedServer(Lifetime):
             folder=folder,
             api_key=self._api_key,
         )
-        command = COMMANDS[self._config.kind](self._config, self._model, launch)
+        command = COMMANDS[self.kind](self._config, self._model, launch)
         url = ports.url_of(host, port)
         endpoint = Endpoint(url=url, api_key=self._api_key, name=url.partition("//")[2])
         _write_argv(command, launch, url=url)
@@ -206,7 +210,7 @@ def _choose_key(config: ServerConfig) -> str:
     given = config.env.get(API_KEY_ENV) or os.environ.get(API_KEY_ENV, "")
     if given or ports.is_loopback(config.host):
         return given
-    return secrets.token_urlsafe(32)
+    return secrets.token_hex(32)  # no leading dash, which command-line parsers stumble over
 
 
 def _write_argv(command: Command, launch: LaunchFacts, *, url: str) -> None:

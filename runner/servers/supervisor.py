@@ -155,25 +155,27 @@ class Keeper:
         self.output: int | None = None
         self.partial = b""
         self.commands = b""
-        self.log: BinaryIO | None = None
 
     def run(self, commands: bytes) -> None:
-        if not self.start():
-            return
-        self.obey(commands)
+        with Path(self.spec["log"]).open("ab", buffering=0) as self.log:
+            if self.start():
+                self.obey(commands)
+                self.keep()
+                self.copy_output()
+                self.write_log(self.partial)
+
+    def keep(self) -> None:
+        """Until nothing of the server is left."""
         while not self.none_left():
             self.wait_for_news()
             if self.deadline is not None and time.monotonic() >= self.deadline:
                 if not kill_until_none(group=self.server):
                     say(self.status, event="left", pids=sorted(below(os.getpid(), parents())))
                 self.report_exit(-signal.SIGKILL)
-                break
-        self.copy_output()
-        self.write_log(self.partial)
+                return
 
     def start(self) -> bool:
-        fd = os.open(self.spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.log = os.fdopen(fd, "wb", buffering=0)
+        """Start the server. False, and told, when its program cannot be run."""
         keeper = os.getpid()
         target: int | BinaryIO = self.log
         if self.spec["secrets"]:
@@ -260,7 +262,8 @@ class Keeper:
             self.stop(float(line.removeprefix(b"stop ")))
 
     def copy_output(self) -> None:
-        """Copy whole lines from the server to the log, secrets masked."""
+        """Copy whole lines from the server to the log, secrets masked. A carriage return ends a
+        line too: progress bars are how a loading server shows that it lives."""
         while self.output is not None:
             try:
                 data = os.read(self.output, MAX_LINE_BYTES)
@@ -270,16 +273,17 @@ class Keeper:
                 os.close(self.output)
                 self.output = None
                 return
-            head, newline, self.partial = (self.partial + data).rpartition(b"\n")
-            if len(self.partial) > MAX_LINE_BYTES:
-                head, newline, self.partial = head + newline + self.partial, b"", b""
-            self.write_log(head + newline)
+            text = self.partial + data
+            end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            if len(text) - end > MAX_LINE_BYTES:
+                end = len(text)
+            self.partial = text[end:]
+            self.write_log(text[:end])
 
     def write_log(self, data: bytes) -> None:
         for secret in self.spec["secrets"]:
             data = data.replace(secret.encode(), b"***")
-        if data and self.log:
-            self.log.write(data)
+        self.log.write(data)
 
 
 def guard(keeper: int, *, life: int) -> None:

@@ -151,7 +151,9 @@ def blame(path: Path, action: str) -> Iterator[None]:
 def disk_error(exc: OSError, path: Path, action: str) -> MachineError:
     """What the operating system refused, as a message for a person."""
     code = errno.errorcode.get(exc.errno or 0, "?")
-    remedy = "make room (disk, quota or file size limit)" if exc.errno in _FULL else "look into that"
+    remedy = (
+        "make room (disk, quota or file size limit)" if exc.errno in _FULL else "look into that"
+    )
     return MachineError(
         f"could not {action}",
         where=str(path),

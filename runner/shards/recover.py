@@ -18,7 +18,7 @@ from runner.shards.files import ShardFile, sealed_frames, survey_open
 from runner.shards.frames import Frame, split_lines
 from runner.shards.index import Index, Keying, join_rows, rows_from_lines
 from runner.shards.layout import blame, is_open, list_shards
-from runner.shards.manifest import Manifest, check_listed, load_manifest
+from runner.shards.manifest import check_listed, load_manifest
 from runner.shards.openshard import OpenShard, list_shard
 
 
@@ -69,7 +69,7 @@ def recover(directory: Path, *, keying: Keying, sync: bool) -> Recovered:
         cut_bytes=cut_bytes,
         listed_shards=len(unlisted),
     )
-    return Recovered(open_shard, _next_number(shards, manifest), report)
+    return Recovered(open_shard, max(shards, default=-1) + 1, report)
 
 
 def _only_open(shards: dict[int, Path]) -> Path | None:
@@ -83,10 +83,6 @@ def _only_open(shards: dict[int, Path]) -> Path | None:
             next_step="move the ones that do not belong here out of the directory",
         )
     return opened[0] if opened else None
-
-
-def _next_number(shards: dict[int, Path], manifest: Manifest) -> int:
-    return max((*shards, *manifest), default=-1) + 1
 
 
 def inspect_sealed(path: Path, number: int, keying: Keying) -> Sealed:

@@ -106,12 +106,8 @@ class ShardWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """`close`. A failure that is already on its way out is not raised twice."""
-        try:
-            self.close()
-        except MachineError as failure:
-            if failure is not error:
-                raise
+        """`close`; its failure outranks an exception of the block, which stays its context."""
+        self.close()
 
     @property
     def backlog_bytes(self) -> int:

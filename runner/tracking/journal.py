@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from runner.errors import MachineError
-from runner.tracking.events import Event, Params, Status, decode, encode
+from runner.tracking.events import Event, Params, Status, Table, decode, encode
 from runner.tracking.masking import Scalar
 
 FILE_NAME = "metrics.jsonl"
+
+Kind = TypeVar("Kind", Params, Status, Table)
 
 
 class Journal:
@@ -123,29 +125,29 @@ def read_from(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Event | N
             start = end
 
 
-def _lines_of(path: Path, kind: str) -> Iterator[Event]:
-    needle = f'"event":"{kind}"'.encode()
+def events_of(path: Path, kind: type[Kind], *, offset: int = 0) -> Iterator[Kind]:
+    """The whole events of one kind from `offset` on; only their lines are parsed."""
+    needle = f'"event":"{kind.__name__.lower()}"'.encode()
     if not path.exists():
         return
     with path.open("rb") as file:
+        file.seek(offset)
         for line in file:
-            if needle in line and (event := decode(line)) is not None:
+            if needle in line and isinstance(event := decode(line), kind):
                 yield event
 
 
 def params_in(path: Path) -> dict[str, Scalar]:
     """All params that the file tells, the first value of each key."""
     values: dict[str, Scalar] = {}
-    for event in _lines_of(path, "params"):
-        if isinstance(event, Params):
-            values = {**event.values, **values}
+    for event in events_of(path, Params):
+        values = {**event.values, **values}
     return values
 
 
 def last_status(path: Path) -> Status | None:
     """The last status event of the file."""
     last = None
-    for event in _lines_of(path, "status"):
-        if isinstance(event, Status):
-            last = event
+    for last in events_of(path, Status):  # noqa: B007 - the last one is what is asked for
+        pass
     return last

@@ -20,9 +20,6 @@ Line = tuple[int, int, Event | None]
 EVENTS_A_STEP = 500
 """Lines read for one step: bounds the memory."""
 
-TRIES_BEFORE_LEFT = 3
-"""How often an event may fail while MLflow itself answers, before it is left for `sync`."""
-
 REFUSED_KEPT = 1000
 """Offsets of refused events that are kept for `sync`; older ones are given up."""
 
@@ -65,7 +62,7 @@ class Sender:
         self._say = say
         self._stopped = stopped
         self._store: MlflowStore | None = None
-        self._fails: dict[int, int] = {}
+        self._said_left = False
 
     def step(self) -> bool:
         """Sends some of what is missing; False when nothing is. Raises `UnreachableError`."""
@@ -80,12 +77,26 @@ class Sender:
 
     def retry_refused(self) -> None:
         """Tries once more what was refused before. Raises `UnreachableError`."""
-        store = self._opened()
-        offsets, self.state = self.state.refused, msgspec.structs.replace(self.state, refused=())
-        for offset in offsets:
-            for line in islice(journal.read_from(self._path, offset), 1):
-                self._send_group(store, [line])
-        self._keep()
+        for offset in self.state.refused:
+            if self._stopped():
+                return
+            store = self._opened()
+            lines = list(islice(journal.read_from(self._path, offset), 1))
+            # Kept in the list while it is tried: a process killed here has not forgotten it.
+            kept = self.state.refused
+            for line in lines:
+                if not self._replaced(line):
+                    self._send_group(store, [line])
+            left = self.state.refused[len(kept) :]
+            self._keep(refused=(*(one for one in kept if one != offset), *left))
+
+    def _replaced(self, line: Line) -> bool:
+        """Whether a later table of the same name was sent: an older one must not undo it."""
+        event = line[2]
+        return isinstance(event, Table) and any(
+            later.name == event.name
+            for later in journal.events_of(self._path, Table, offset=line[1])
+        )
 
     @property
     def unsent_bytes(self) -> int:
@@ -136,17 +147,17 @@ class Sender:
     def _left_or_raised(
         self, store: MlflowStore, group: list[Line], error: UnreachableError
     ) -> None:
-        # One file that can't be put anywhere must not hold up all the numbers behind it.
-        start = group[0][0]
-        self._fails[start] = self._fails.get(start, 0) + 1
-        if self._fails[start] < TRIES_BEFORE_LEFT or len(group) > 1:
-            self._store = None
-            raise error
-        self._check_run(store)
-        self._leave(group[0], str(error))
+        # A file that can't be put anywhere now must not hold up the numbers behind it.
+        if isinstance(group[0][2], Artifact | Table):
+            self._check_run(store)
+            self._leave(group[0], str(error))
+            return
+        self._store = None
+        raise error
 
     def _leave(self, line: Line, why: str) -> None:
-        if not self.state.refused:
+        if not self._said_left:
+            self._said_left = True
             kind = type(line[2]).__name__.lower()
             self._say(f"tracking: MLflow did not take one {kind}; the run goes on ({why})")
         refused = (*self.state.refused, line[0])[-REFUSED_KEPT:]

@@ -20,8 +20,6 @@ BACKOFF_FIRST_S = 1.0
 BACKOFF_MAX_S = 60.0
 
 TRIES_AT_THE_END = 3
-"""As many as `sender` gives one event before it goes on to the next."""
-
 PAUSE_AT_THE_END_S = 0.5
 
 
@@ -111,6 +109,8 @@ class Sink:
         while tries and not self._given_up.is_set():
             try:
                 more = sender.step()
+                if not more:
+                    sender.retry_refused()
             except (UnreachableError, OSError) as error:
                 tries -= 1
                 self._tell_down(error)

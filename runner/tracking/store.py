@@ -82,7 +82,7 @@ def translated() -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """The first line of an error, short, without secrets."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return limits.cut(mask_text(lines[0]), 300)
+    return limits.cut(mask_text(lines[0]), 200)
 
 
 def make_database(path: Path) -> None:

@@ -2,8 +2,8 @@
 
 Answers have the shape of recorded ones (sglang 0.5.23). Output ids are a function of the scenario's
 seed, the prompt's ids and k, so two runs over the same prompts get equal content, in any order. k
-is read from a rid that begins with CATEGORY...-ROW-K; other rids have k = 0, and so has everything
-at temperature 0.
+is read from a rid that begins with CATEGORY[.SOURCE]-ROW-K; other rids have k = 0, and so has
+everything at temperature 0.
 """
 
 import copy
@@ -97,8 +97,8 @@ def rng_for(*parts: object) -> random.Random:
 
 
 def k_of(rid: str) -> int:
-    """K in a rid that begins with a sample id CATEGORY...-ROW-K, else 0."""
-    match = re.match(r"[^\s-][^\s-]*-\d+-(\d+)", rid)
+    """K in a rid that begins with a sample id CATEGORY[.SOURCE]-ROW-K, else 0."""
+    match = re.match(r"\S*?-\d+-(\d+)(?![\w-])", rid)
     return int(match[1]) if match else 0
 
 
@@ -278,6 +278,20 @@ ERROR_BODIES: dict[str, Any] = {
     "rate_limited": {"detail": "slow down"},
 }
 """The four shapes of an error body, sent with `Fault.status`, and two with their own status."""
+
+BROKEN = frozenset(
+    {
+        "slow",
+        "hang",
+        "die",
+        "close_early",
+        "not_http",
+        "html_error",
+        "reset_in_body",
+        "truncated_json",
+    }
+)
+"""Faults of the connection and of the process; the server itself plays them."""
 
 OWN_STATUS = {"busy": 503, "rate_limited": 429}
 

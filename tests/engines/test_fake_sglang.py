@@ -4,8 +4,10 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,16 @@ def test_sigterm_drains_and_ends_with_0():
         assert fake.process.wait(10) == 0
 
 
+def test_sigterm_lets_what_runs_finish():
+    with Process("--scenario", scenario(latency_s=0.6)) as fake, ThreadPoolExecutor() as threads:
+        running = threads.submit(fake.ask, "/generate", body())
+        while not fake.ask("/fake/stats")[1]["running"]:
+            time.sleep(0.01)
+        fake.process.terminate()
+        assert running.result()[0] == 200
+        assert fake.process.wait(10) == 0
+
+
 def test_a_scenario_can_ignore_sigterm():
     with Process("--scenario", scenario(ignore_sigterm=True)) as fake:
         fake.process.terminate()
@@ -124,10 +136,13 @@ def test_an_unknown_fault_is_refused_by_name():
     [
         ("B4-9539-0", 0),
         ("B4-9539-3", 3),
-        ("B4.src.t2-9539-12", 12),
+        ("B4.src-9539-12.t2", 12),
         ("B4-9539-3#2", 3),
         ("B4-9539-3.1.7", 3),
+        ("B4-9539-3.1a2b", 3),
+        ("B4.swe-bench-2-9539-3.ff", 3),
         ("canary", 0),
+        ("0d9f7a60-1234-4123-8abc-0123456789ab", 0),
     ],
 )
 def test_k_is_read_from_a_sample_id(rid, k):

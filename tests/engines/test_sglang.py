@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from runner.engines.base import FaultKind
-from runner.engines.contract import as_object
 from runner.engines.opening import ENGINES, open_engine
-from runner.engines.sglang import SglangEngine, read_info, read_load, request_body
+from runner.engines.sglang import SglangEngine
 from runner.errors import ConfigError
 from runner.records import NOT_TOLD
-from tests.engines.fake_answers import SAMPLING_FIELDS, Fault, Scenario, recorded
+from tests.engines.fake_answers import Fault, Scenario
 from tests.engines.samples import PROMPT, SAMPLING, At, fault_of, run, sampling
 from tests.fake_sglang import FAULTS, FakeSglang
 
@@ -200,6 +199,19 @@ def test_a_rid_that_is_still_running_is_asked_again_later():
     assert (fault.kind, fault.reason) == (FaultKind.UNUSABLE, "duplicate_rid")
 
 
+@pytest.mark.parametrize("order", [{"rid": "r"}, {"abort_all": True}])
+def test_a_request_that_somebody_aborts_is_no_data(order):
+    async def use(engine, fake):
+        asked = asyncio.create_task(fault_of(engine.generate("r", PROMPT, SAMPLING)))
+        while not fake.stats["most_running"]:
+            await asyncio.sleep(0.005)
+        await engine._wire.post("/abort_request", order)
+        return await asked
+
+    fault = with_fake(use, latency_s=20.0)
+    assert (fault.kind, fault.reason) == (FaultKind.UNUSABLE, "abort")
+
+
 def test_a_full_queue_is_busy():
     async def use(engine, _):
         asked = [engine.generate(str(i), PROMPT, SAMPLING) for i in range(4)]
@@ -307,77 +319,6 @@ def test_a_server_that_is_not_ready_is_not_healthy():
     assert not with_fake(lambda engine, _: engine.healthy(), ready_after_s=60.0)
 
 
-def test_load_of_an_old_server_is_read():
-    rows = [{"dp_rank": 0, "num_reqs": 3, "num_waiting_reqs": 1, "num_tokens": 50}]
-    load = read_load(rows)
-    assert (load.running, load.queued, load.used_tokens) == (3, 1, 50)
-
-
-def test_load_sums_the_ranks_and_shows_the_fullest():
-    rank = recorded("loads_after_client_timeout")["body"]["loads"][0]
-    load = read_load({"loads": [rank, {**rank, "token_usage": 0.5, "gen_throughput": 9.0}]})
-    assert (load.running, load.token_usage, load.output_tokens_per_s) == (0, 0.5, 9.0)
-    assert load.cache_hit_rate == 0.973
-
-
-@pytest.mark.parametrize("answer", [None, {}, [], {"loads": None}, {"loads": [3]}, [None]])
-def test_load_that_is_not_told_is_none(answer):
-    assert read_load(answer) is None
-
-
-@pytest.mark.parametrize("junk", [None, 3, "x", [], [[]], {"data": [None]}, {"internal_states": 1}])
-def test_junk_from_an_optional_route_is_no_error(junk):
-    info = read_info({"server_info": junk, "model_info": junk, "models": junk})
-    assert info.context_length == NOT_TOLD
-
-
-def test_the_recorded_server_is_described():
-    names = {
-        "server_info": "get_server_info",
-        "model_info": "get_model_info",
-        "models": "get_v1_models",
-    }
-    info = read_info({name: recorded(file)["body"] for name, file in names.items()})
-    assert (info.model, info.version, info.weight_version) == ("smollm2-135m", "0.5.23", "default")
-    assert (info.context_length, info.max_input_tokens) == (8192, 8186)
-    assert (info.max_total_tokens, info.max_running) == (65536, 4096)
-
-
-def test_the_request_uses_only_fields_that_the_server_knows():
-    body = request_body("r", PROMPT, SAMPLING)
-    assert set(body["sampling_params"]) <= SAMPLING_FIELDS
-    # A misspelt top-level field would be ignored without a word: these were honoured.
-    honoured = {
-        *recorded("gen_return_prompt_token_ids")["request"]["body"],
-        *recorded("gen_rid_single")["request"]["body"],
-        "stream",
-    }
-    assert set(body) == honoured
-
-
-def test_the_request_is_what_it_is():
-    assert request_body("r-1", [7, 8], sampling(stop_token_ids=[2, 3])) == {
-        "rid": "r-1",
-        "input_ids": [7, 8],
-        "sampling_params": {
-            "max_new_tokens": 32,
-            "temperature": 1.0,
-            "top_p": 1.0,
-            "top_k": -1,
-            "min_p": 0.0,
-            "frequency_penalty": 0.0,
-            "presence_penalty": 0.0,
-            "repetition_penalty": 1.0,
-            "min_new_tokens": 0,
-            "ignore_eos": False,
-            "stop_token_ids": [2, 3],
-            "n": 1,
-        },
-        "stream": False,
-        "return_prompt_token_ids": True,
-    }
-
-
 def test_an_unknown_kind_of_engine_names_those_that_exist():
     with pytest.raises(ConfigError, match="llamacpp, sglang"):
         open_engine("vllm", At("http://127.0.0.1:1"), vocab_size=1, max_connections=1)
@@ -388,7 +329,3 @@ def test_the_table_names_each_engine_by_its_kind():
         "sglang": "sglang",
         "llamacpp": "llamacpp",
     }
-
-
-def test_an_object_is_an_object():
-    assert as_object({"a": 1}) == {"a": 1}

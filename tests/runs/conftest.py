@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import socket
 import time
@@ -340,6 +341,11 @@ def written(screen: Console) -> str:
     file = screen.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
+
+
+def unstyled(screen: Console) -> str:
+    """What was written, without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", written(screen))
 
 
 MIXED = [

@@ -4,7 +4,18 @@ from hypothesis import strategies as st
 
 from runner.runs.escape import escapes_of, safe, safe_line
 
-HOSTILE = ["\x1b[2J", "\x07", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028"]
+HOSTILE = [
+    "\x1b[2J",
+    "\x07",
+    "\r",
+    "\x7f",
+    "\x9b",
+    "\u202e",
+    "\u2066",
+    "\u200b",
+    "\ufeff",
+    "\u2028",
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -24,7 +35,9 @@ def test_one_line_has_no_newline():
     assert safe_line("a\n\tb") == "a\\n\\tb"
 
 
-@pytest.mark.parametrize("text", ["Größe", "你好", "[bold]x[/]", ":smile:", "C:\\x", "a\u00a0b", "🙂"])
+@pytest.mark.parametrize(
+    "text", ["Größe", "你好", "[bold]x[/]", ":smile:", "C:\\x", "a\u00a0b", "🙂"]
+)
 def test_printable_text_is_untouched(text):
     assert safe(text) == text
 

@@ -1,6 +1,6 @@
 import pytest
 
-from runner.runs.figures import age, compact, duration, bytes_text, plural, rate, share, thousands
+from runner.runs.figures import age, bytes_text, compact, duration, plural, rate, share, thousands
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,8 @@ def test_thousands(value, text):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(999_999, "999,999"), (228_100_000, "228.1M"), (1e10, "10.0G"), (2e12, "2.0T")]
+    ("value", "text"),
+    [(999_999, "999,999"), (228_100_000, "228.1M"), (1e10, "10.0G"), (2e12, "2.0T")],
 )
 def test_compact(value, text):
     assert compact(value) == text

@@ -34,7 +34,11 @@ def test_asking_for_more_than_there_are_gives_all():
 
 
 def test_selections_add_up_in_the_order_given():
-    assert names(Ask("reason", "loop"), Ask("shortest", 1), Ask("finish", "length")) == ["d", "c", "b"]
+    assert names(Ask("reason", "loop"), Ask("shortest", 1), Ask("finish", "length")) == [
+        "d",
+        "c",
+        "b",
+    ]
 
 
 def test_a_sample_chosen_twice_is_shown_once_with_both_reasons():

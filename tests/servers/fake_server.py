@@ -20,12 +20,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--die", help="print this and exit with 3")
     parser.add_argument("--die-once", help="a file: die (with --die) only while it does not exist")
+    parser.add_argument("--die-if", help="a file: die (with --die) only while it exists")
     parser.add_argument("--healthy-after", type=float, default=0.0)
     parser.add_argument("--chatter", action="store_true", help="a log line every 50 ms")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--grandchild", help="file for the pid of a grandchild in its own session")
     parser.add_argument("--facts", help="file for what this process sees of itself, as JSON")
     parser.add_argument("--say", help="print this line")
+    parser.add_argument("--config", help="a file: print its mode and what is in it")
     return parser.parse_known_args()[0]
 
 
@@ -42,7 +44,9 @@ def make_grandchild(pid_file: str) -> None:
 
 def write_facts(file: str) -> None:
     status = dict(
-        line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if "\t" in line
+        line.split(":\t", 1)
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if ":\t" in line
     )
     facts = {
         "fds": sorted(int(p.name) for p in Path("/proc/self/fd").iterdir() if p.exists()),
@@ -83,10 +87,14 @@ def main() -> None:
         make_grandchild(args.grandchild)
         while not Path(args.grandchild).exists():
             time.sleep(0.01)
+    if args.config:
+        mode = Path(args.config).stat().st_mode & 0o777
+        print(f"config {mode:o} {Path(args.config).read_text()}", flush=True)
     if args.say:
         print(args.say, flush=True)
-    first_time = args.die_once is None or not Path(args.die_once).exists()
-    if args.die and first_time:
+    once = args.die_once is None or not Path(args.die_once).exists()
+    asked = args.die_if is None or Path(args.die_if).exists()
+    if args.die and once and asked:
         if args.die_once:
             Path(args.die_once).touch()
         print(args.die, flush=True)

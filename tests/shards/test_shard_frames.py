@@ -106,6 +106,15 @@ def test_a_frame_without_content_size_is_refused():
         decode(stream.compress(b"a\n") + stream.flush())
 
 
+@pytest.mark.parametrize("bit", range(5))
+def test_other_bits_of_the_descriptor_are_refused(bit):
+    """Dictionary id, checksum, reserved and unused: zstd itself would pass over the last one."""
+    data = bytearray(SMALL)
+    data[4] ^= 1 << bit
+    with pytest.raises(BadFrame, match="not a frame of ours"):
+        decode(bytes(data))
+
+
 def test_a_content_that_ends_within_a_line_is_refused():
     with pytest.raises(BadFrame, match="whole lines"):
         decode(encode(b"a\nb"))

@@ -7,7 +7,16 @@ import orjson
 import pytest
 
 from runner.errors import DamagedShard, MachineError
-from runner.shards import INDEX_DTYPE, ShardReader, ShardWriter, index, key_hash, reader, view
+from runner.shards import (
+    INDEX_DTYPE,
+    ShardReader,
+    ShardWriter,
+    index,
+    key_hash,
+    layout,
+    reader,
+    view,
+)
 from tests.shards.shardkit import frame_ends, keying, leave_open, line, some_lines, write
 
 PART = "shard-00000.jsonl.zst.part"
@@ -177,6 +186,27 @@ def test_refresh_sees_a_file_that_was_cut_and_written_anew(tmp_path):
     assert list(found.lines()) == [line(0), line(7, text="other"), line(8)]
     assert found.get("B4-7-0") == line(7, text="other")
     assert found.get("B4-1-0") is None
+
+
+def test_refresh_sees_frames_of_equal_size_that_were_written_anew(tmp_path):
+    leave_open(tmp_path, [[line(0)], [line(1)], [line(2)]]).close()
+    found = ShardReader(tmp_path, keying=keying)
+    found.index()
+    leave_open(tmp_path / "new", [[line(0)], [line(5)], [line(6)], [line(7)]]).close()
+    (tmp_path / PART).write_bytes((tmp_path / "new" / PART).read_bytes())
+    found.refresh()
+    assert list(found.lines()) == [line(0), line(5), line(6), line(7)]
+    assert found.get("B4-5-0") == line(5)
+    assert found.get("B4-1-0") is None
+
+
+def test_a_listing_beside_a_rename_is_taken_again(tmp_path, monkeypatch):
+    """A listing may miss a file that is renamed meanwhile, or show it under both names."""
+    write(tmp_path, [line(0)])
+    both = [f"{SEALED}", f"{SEALED}.part"]
+    listings = iter([[], both, [SEALED], [SEALED]])
+    monkeypatch.setattr(layout, "_shard_names", lambda directory: next(listings))
+    assert len(ShardReader(tmp_path)) == 1
 
 
 def test_reading_beside_a_writer(tmp_path):

@@ -47,6 +47,11 @@ def test_a_whole_open_shard_is_gone_on_with(tmp_path, whole):
     assert report.records == 7
 
 
+def test_after_an_orderly_end_there_is_nothing_to_recover(tmp_path):
+    write(tmp_path, LINES)
+    assert resume(tmp_path) == Recovery()
+
+
 def test_cut_at_every_byte(tmp_path, whole):
     """Whatever is left of the file, its whole frames are read, gone on with, and no more."""
     ends = frame_ends(whole)

@@ -124,6 +124,18 @@ def test_sealing_notices_other_intact_frames(tmp_path):
     shard.close()
 
 
+def test_a_frame_swapped_for_an_intact_one_is_damage(tmp_path):
+    """The seek table tells of the checksum of each frame, so an intact stranger is noticed."""
+    shard = leave_open(tmp_path, [[line(3)], [line(4)], [line(5)]])
+    shard.seal()
+    data = (tmp_path / SEALED).read_bytes()
+    ends = frame_ends(data)
+    assert ends[1] - ends[0] == ends[2] - ends[1]
+    (tmp_path / SEALED).write_bytes(data[ends[1] : ends[2]] + data[ends[1] :])
+    with pytest.raises(DamagedShard, match="not the one that the seek table tells of"):
+        read(tmp_path)
+
+
 def test_manifest_and_index_tell_of_the_shard(tmp_path):
     entry = leave_open(tmp_path, FRAMES).seal()
     assert entry == load_manifest(tmp_path)[0]

@@ -20,7 +20,7 @@ def main(run_dir: Path, uri: str, how: str) -> None:
         uri=uri,
         experiment="exp",
         run_name=run_dir.name,
-        flush_timeout_s=1 if how == "many" else 120,
+        flush_timeout_s=1 if how == "many" else 270,
         say=lambda text: print(text, flush=True),
     ) as tracker:
         tracker.params({"name": run_dir.name})

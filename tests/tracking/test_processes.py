@@ -43,7 +43,7 @@ def test_eight_at_once_on_a_fresh_database(tmp_path: Path) -> None:
         )
         for n in range(8)
     ]
-    told = [job.communicate(timeout=240)[0] for job in jobs]
+    told = [job.communicate(timeout=290)[0] for job in jobs]
     assert told == [""] * 8
     assert [job.returncode for job in jobs] == [0] * 8
     runs = runs_of(uri)
@@ -73,7 +73,7 @@ def test_a_killed_run_is_mended_by_its_next_attempt(run_dir: Path, uri: str) -> 
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, 9)
     with child(run_dir, uri, "done") as process:
-        told, _ = process.communicate(timeout=120)
+        told, _ = process.communicate(timeout=280)
     assert (told, process.returncode) == ("", 0)
     (run,) = runs_of(uri)
     assert run.info.status == "FINISHED"
@@ -82,7 +82,7 @@ def test_a_killed_run_is_mended_by_its_next_attempt(run_dir: Path, uri: str) -> 
 
 def test_a_process_that_can_not_wait_ends_anyway(run_dir: Path, uri: str) -> None:
     with child(run_dir, uri, "many") as process:
-        told, _ = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=200)
     assert process.returncode == 0
     assert "Traceback" not in told
     sync(run_dir, say=lambda text: None)

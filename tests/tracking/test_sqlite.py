@@ -14,7 +14,7 @@ from runner.errors import ConfigError, MachineError
 from runner.records import RunStatus
 from runner.tracking import open_tracker, sync
 from runner.tracking import state as states
-from runner.tracking.events import TABLE_ROWS_MAX
+from runner.tracking.events import TABLE_ROWS_MAX, Table
 from runner.tracking.journal import FILE_NAME, Journal, read_from
 from runner.tracking.tracker import MlflowTracker
 from tests.tracking.conftest import client_of, points_of, runs_of
@@ -200,6 +200,24 @@ def test_what_mlflow_refuses_is_told_once_and_kept_for_sync(
     (run_dir / "b.txt").write_text("now it is there")
     assert sync(run_dir, say=said.append).refused_events == 0
     assert len(client_of(uri).list_artifacts(run_id)) == 2
+
+
+def test_a_refused_table_does_not_undo_a_later_one(
+    tracked: Opened, run_dir: Path, uri: str, said: list[str]
+) -> None:
+    with tracked() as tracker:
+        tracker.table("t.json", {"a": ["old"]})
+        tracker.table("t.json", {"a": ["new"]})
+        tracker.finish(RunStatus.DONE)
+    state = states.load(run_dir)
+    assert state is not None
+    first = next(
+        start for start, _, event in read_from(run_dir / FILE_NAME) if isinstance(event, Table)
+    )
+    states.save(run_dir, msgspec.structs.replace(state, refused=(first,)))
+    assert sync(run_dir, say=said.append).refused_events == 0
+    path = client_of(uri).download_artifacts(state.mlflow_run_id, "t.json")
+    assert json.loads(Path(path).read_text())["data"] == [["new"]]
 
 
 def test_a_file_outside_the_run_is_no_artifact(tracked: Opened, tmp_path: Path) -> None:

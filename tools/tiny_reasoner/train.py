@@ -3,7 +3,8 @@
     python -m tiny_reasoner.train OUT --minutes 40
 
 OUT must hold the tokenizer. The learning rate follows the clock: warm, flat, then falling to zero
-over the last part of the minutes. A running average of the weights is saved every few minutes, so an early one is usable.
+over the last part of the minutes. A running average of the weights is saved every few minutes, so
+an early one is usable.
 Only completions are targets; the padded rows of the vocabulary never are.
 """
 
