@@ -249,11 +249,17 @@ class Attempt:
         starting: "asyncio.Future[None]",
     ) -> None:
         judge = Judge(self.resolved.validators, model.profile, model.mode)
-        with Recorder(self.rundir, judge, ONLINE, self.state.counts) as recorder:
+        with Recorder(
+            self.rundir,
+            judge,
+            ONLINE,
+            max_attempts=self.config.client.retry.max_attempts,
+            retry_failed=self.config.resume.retry_failed,
+        ) as recorder:
             recorder.attach(asyncio.get_running_loop())
             self._recorder = recorder
             try:
-                if recorder.counts.pending or self.config.resume.retry_failed:
+                if recorder.counts.pending:
                     await self._send(model, tracker, serving, starting)
             finally:
                 with suppress(RunnerError):

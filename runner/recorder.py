@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from runner.errors import MachineError
-from runner.ledger import read_judgements, read_samples, sample_keying
+from runner.ledger import count, read_judgements, read_samples, sample_keying
 from runner.records import Counts, Failure, Judgement, Prompt, Sample
 from runner.rundir import RunDir, append_line, replace_file
 from runner.shards import ShardReader, ShardWriter
@@ -29,15 +29,27 @@ BACKLOG_BYTES = 64 * 2**20
 class Recorder:
     """Owns the shards and the verdicts of a run while an attempt lasts. A context manager."""
 
-    def __init__(self, run: RunDir, judge: Judge, verdict_set: str, counts: Counts) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        judge: Judge,
+        verdict_set: str,
+        *,
+        max_attempts: int,
+        retry_failed: bool = False,
+    ) -> None:
         self.stats = Stats()
         self.reasons: Counter[str] = Counter()
         """Failures by reason, this attempt."""
         self._run = run
         self._judge = judge
         self._verdict_set = verdict_set
-        self._start = counts
-        self._accepted = self._done_here = self._failed_here = 0
+        self._max_attempts = max_attempts
+        self._retry_failed = retry_failed
+        self._start = Counts()
+        self._here: Counter[str] = Counter()
+        """What became durable in this attempt: ok, rejected, failed."""
+        self._accepted = 0
         self._closing = ExitStack()
         self._failure: MachineError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -59,6 +71,10 @@ class Recorder:
         self._judge_missing()
         for judgement in read_judgements(self._run, self._verdict_set):
             self.stats.add(judgement)
+        start = count(self._run, self._verdict_set, max_attempts=self._max_attempts)
+        if self._retry_failed:
+            start = msgspec.structs.replace(start, pending=start.pending + start.failed, failed=0)
+        self._start = start
         return self
 
     def __exit__(
@@ -77,20 +93,19 @@ class Recorder:
     @property
     def counts(self) -> Counts:
         """The accounting now, without reading the disk."""
-        whole = self.stats.all()
-        settled = self._done_here + self._failed_here
+        start, here = self._start, self._here
         return msgspec.structs.replace(
-            self._start,
-            ok=whole.ok,
-            rejected=whole.rejected,
-            failed=self._start.failed + self._failed_here,
-            pending=self._start.pending - settled,
+            start,
+            ok=start.ok + here["ok"],
+            rejected=start.rejected + here["rejected"],
+            failed=start.failed + here["failed"],
+            pending=start.pending - here.total(),
         )
 
     @property
     def at_risk(self) -> int:
         """Samples that are finished and not yet on disk: what a power cut would cost."""
-        return self._accepted - self._done_here
+        return self._accepted - self._here["ok"] - self._here["rejected"]
 
     def accept(self, sample: Sample, prompt: Prompt) -> Judgement:
         """Judge a sample and hand it to the writer. Raises MachineError when the disk failed."""
@@ -105,7 +120,7 @@ class Recorder:
         append_line(self._run.failures, failure)
         self.reasons[failure.reason] += 1
         if for_good:
-            self._failed_here += 1
+            self._here["failed"] += 1
 
     async def room(self) -> None:
         """Wait while the disk is far behind. Raises MachineError when it failed."""
@@ -138,7 +153,7 @@ class Recorder:
         for judgement in judgements:
             self._verdicts.put(msgspec.json.encode(judgement))
             self.stats.add(judgement)
-            self._done_here += 1
+            self._here["rejected" if judgement.rejected else "ok"] += 1
 
     def _judge_missing(self) -> None:
         """Judge the samples that have no verdict in this set (a crash, or a new set's name)."""

@@ -85,7 +85,7 @@ def check_run(run: RunDir, *, full: bool = False) -> Report:
     found = _Findings()
     checked = [_check_folder(run, folder, found, full=full) for folder in _folders(run)]
     try:
-        _check_content(run, state, found)
+        _check_content(run, state, found, live=live)
     except MachineError as error:
         _not_listed_yet(error, found)
     return Report(
@@ -139,7 +139,7 @@ def _not_listed_yet(error: MachineError, found: _Findings) -> None:
         found.problems.append(Fault(what=f"{error.what}: {error.found}", file=error.where))
 
 
-def _check_content(run: RunDir, state: RunState | None, found: _Findings) -> None:
+def _check_content(run: RunDir, state: RunState | None, found: _Findings, *, live: bool) -> None:
     name = choose_set(run, state, None)
     # Verdicts before samples: on a live run each verdict then finds its sample.
     verdicts = {
@@ -150,6 +150,8 @@ def _check_content(run: RunDir, state: RunState | None, found: _Findings) -> Non
     _check_samples(run, samples, found)
     for verdict_set, index in verdicts.items():
         _check_verdicts(verdict_set, index, samples.index(), found)
+        if not live:  # on a live run verdicts follow their samples by a moment
+            _note_unjudged(verdict_set, index, samples.index(), found)
     counts = count(run, name, max_attempts=read_settings(run).client.retry.max_attempts)
     found.counts = counts
     found.problems += _counts_faults(counts, state)
@@ -239,6 +241,9 @@ def _check_verdicts(name: str, verdicts: Index, samples: Index, found: _Findings
     if others > 0:
         what = f"{plural(others, 'verdict')} on samples of another prompt"
         found.problems.append(Fault(what=what, file=folder))
+
+
+def _note_unjudged(name: str, verdicts: Index, samples: Index, found: _Findings) -> None:
     unjudged = int((~np.isin(samples["key"], verdicts["key"])).sum())
     if unjudged:
         found.notes.append(f"{plural(unjudged, 'sample')} without a verdict in set {name}")

@@ -189,27 +189,27 @@ class Piece(NamedTuple):
 def clip(pieces: list[Piece], chars: int) -> list[Piece]:
     """At most `chars` characters of the pieces together, head and tail kept; 0 = all of them.
 
-    What is left out is told of in a gap of its own; a cut never makes the text longer.
+    What is left out is told of in a gap of its own. A special token is shown whole or not at all,
+    and a text is left alone where the gap would be longer than what it replaces.
     """
     total = sum(len(piece.text) for piece in pieces)
-    gap = Piece(f" … {total - chars:,} characters left out … ", gap=True)
-    if not chars or total <= chars + len(gap.text):
+    if not chars or total <= chars + len(_gap(total - chars).text):
         return pieces
-    head = chars - chars // 2
-    return [*_first(pieces, head), gap, *_last(pieces, chars // 2)]
+    head = list(_fitting(pieces, chars - chars // 2, from_end=False))
+    tail = list(_fitting(pieces[::-1], chars // 2, from_end=True))[::-1]
+    kept = sum(len(piece.text) for piece in head + tail)
+    return [*head, _gap(total - kept), *tail]
 
 
-def _first(pieces: list[Piece], chars: int) -> Iterator[Piece]:
+def _gap(left_out: int) -> Piece:
+    return Piece(f" … {left_out:,} characters left out … ", gap=True)
+
+
+def _fitting(pieces: list[Piece], room: int, *, from_end: bool) -> Iterator[Piece]:
     for piece in pieces:
-        if chars > 0:
-            yield piece._replace(text=piece.text[:chars])
-        chars -= len(piece.text)
-
-
-def _last(pieces: list[Piece], chars: int) -> list[Piece]:
-    kept: list[Piece] = []
-    for piece in reversed(pieces):
-        if chars > 0:
-            kept.append(piece._replace(text=piece.text[-chars:]))
-        chars -= len(piece.text)
-    return kept[::-1]
+        if len(piece.text) > room:
+            if room and not piece.special:
+                yield piece._replace(text=piece.text[-room:] if from_end else piece.text[:room])
+            return
+        room -= len(piece.text)
+        yield piece

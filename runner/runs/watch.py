@@ -7,7 +7,7 @@ cannot disturb the run.
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -68,33 +68,27 @@ class Watcher:
         self._seen = 0
         self._reader: ShardReader | None = None
         self._past: list[tuple[float, int, int]] = []
+        """(heartbeat, finished samples, output tokens) of each run.json seen."""
 
-    def look(self, now_s: float) -> Glance:
-        """The run at this moment (`now_s` of any clock that only goes forward)."""
+    def look(self) -> Glance:
+        """The run at this moment."""
         state = read_state(self._run)
         self._fold(choose_set(self._run, state, None))
         status = shown_status(self._run, state)
         glance = Glance(short_id(self._run.path.name), status, state, self._stats)
-        if state is None:
-            return glance
-        self._past = [one for one in self._past if now_s - one[0] <= _WINDOW_S]
-        self._past.append((now_s, glance.finished, state.tokens.output))
-        return self._with_speed(glance)
+        return glance if state is None else self._with_speed(glance, state)
 
-    def _with_speed(self, glance: Glance) -> Glance:
-        (then_s, finished, tokens), (now_s, finished_now, tokens_now) = (
-            self._past[0],
-            self._past[-1],
-        )
-        if now_s <= then_s:
+    def _with_speed(self, glance: Glance, state: RunState) -> Glance:
+        """Compare with the oldest run.json of the last minute; its clock is its own heartbeat."""
+        now = (state.heartbeat, glance.finished, state.tokens.output)
+        recent = [one for one in self._past if 0 < now[0] - one[0] <= _WINDOW_S]
+        self._past = [*recent, now]
+        if not recent:
             return glance
-        return Glance(
-            glance.name,
-            glance.status,
-            glance.state,
-            glance.stats,
-            (tokens_now - tokens) / (now_s - then_s),
-            (finished_now - finished) / (now_s - then_s),
+        then = recent[0]
+        seconds = now[0] - then[0]
+        return replace(
+            glance, speed=(now[2] - then[2]) / seconds, pace=(now[1] - then[1]) / seconds
         )
 
     def _fold(self, verdict_set: str) -> None:
@@ -112,7 +106,7 @@ def run_watch(arguments: argparse.Namespace, screen: Console) -> int:
     """The command; Ctrl-C ends it, not the run."""
     run = open_run(arguments.run, arguments.outputs)
     watcher = Watcher(run)
-    glance = watcher.look(time.monotonic())
+    glance = watcher.look()
     try:
         if screen.is_terminal:
             glance = _live(watcher, glance, arguments.interval_s, screen)
@@ -131,7 +125,7 @@ def _looks(watcher: Watcher, first: Glance, interval_s: float) -> Iterator[Glanc
     yield glance
     while glance.status == RunStatus.RUNNING:
         time.sleep(interval_s)
-        glance = watcher.look(time.monotonic())
+        glance = watcher.look()
         yield glance
 
 
@@ -205,7 +199,13 @@ def _bar(glance: Glance, screen: Console) -> RenderableType:
     planned = glance.counts.planned
     grid = Table.grid(padding=(0, 1, 0, 0))
     width = max(10, min(60, screen.width - 30))
-    bar = ProgressBar(total=max(1, planned), completed=glance.finished, width=width)
+    bar = ProgressBar(
+        total=max(1, planned),
+        completed=glance.finished,
+        width=width,
+        complete_style="cyan",
+        finished_style="green",
+    )
     of = f"{glance.finished:,}/{planned:,}"
     grid.add_row(bar, share(glance.finished, planned), of)
     return grid

@@ -43,18 +43,18 @@ class TrackingState(Record, frozen=True, kw_only=True):
     refused: tuple[int, ...] = ()
 
 
-def load(run_dir: Path) -> TrackingState | None:
+def load(run_dir: Path, *, name: str = FILE_NAME) -> TrackingState | None:
     """The stored state; None when there is none, or when it is damaged (it is made anew then)."""
     try:
-        return msgspec.json.decode((run_dir / FILE_NAME).read_bytes(), type=TrackingState)
+        return msgspec.json.decode((run_dir / name).read_bytes(), type=TrackingState)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
-def save(run_dir: Path, state: TrackingState) -> None:
+def save(run_dir: Path, state: TrackingState, *, name: str = FILE_NAME) -> None:
     """Replaces the file: a reader sees the old or the new one."""
-    path = run_dir / FILE_NAME
-    new = path.with_name(f".{FILE_NAME}.{os.getpid()}")
+    path = run_dir / name
+    new = path.with_name(f".{name}.{os.getpid()}")
     with new.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
         file.flush()

@@ -262,6 +262,11 @@ class MlflowStore:
                 self._client.set_tag(run_id, TABLES_TAG, json.dumps(tables))
                 self._tables = tables
 
+    def text(self, run_id: str, text: str, *, name: str) -> None:
+        """Writes a small file, replacing what has its name."""
+        with translated():
+            self._client.log_text(run_id, text, name)
+
     def dataset(self, run_id: str, event: Dataset) -> None:
         """Logs the generated data set as the run's input, the way MLflow's pages show it."""
         entities = self._mlflow.entities

@@ -175,6 +175,14 @@ def test_clip_keeps_special_pieces_special():
     assert (clipped[0], clipped[-1]) == (pieces[0], pieces[-1])
 
 
+def test_a_special_token_is_never_cut():
+    pieces = [Piece("x" * 15), Piece("<|im_user|>", special=True), Piece("y" * 500)]
+    assert clip(pieces, 40)[:2] == [
+        Piece("x" * 15),
+        Piece(" … 491 characters left out … ", gap=True),
+    ]
+
+
 @given(st.lists(st.text(), max_size=5), st.integers(min_value=20, max_value=60))
 def test_clip_never_makes_text_longer_and_counts_what_it_left_out(texts, chars):
     clipped = clip([Piece(text) for text in texts], chars)

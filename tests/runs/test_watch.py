@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ from runner.rundir import Tokens
 from runner.runs import watch
 from runner.runs.watch import Watcher, line_of, picture
 from tests.runs.conftest import MIXED, Spec, append, terminal, unstyled
+
+NOW = time.time()
 
 
 def running(make_run, specs=MIXED, **more):
@@ -34,46 +37,56 @@ def test_a_killed_run_is_told_of_at_once(make_run, runs):
     assert "was killed; the same command continues it" in runs("watch", "latest").out
 
 
-def test_speed_and_pace_are_those_between_two_looks(make_run):
-    run = running(make_run)
+def test_speed_and_pace_are_those_between_two_run_jsons(make_run):
+    run = running(make_run, heartbeat=NOW)
     watcher = Watcher(run)
-    assert watcher.look(0.0).speed is None
-    advance(run, tokens=Tokens(output=1275), counts=Counts(planned=8, ok=8))
-    glance = watcher.look(10.0)
-    assert glance.speed == 100.0
-    assert glance.pace == 0.1
+    assert watcher.look().speed is None
+    advance(run, heartbeat=NOW + 10, tokens=Tokens(output=1275), counts=Counts(planned=8, ok=8))
+    glance = watcher.look()
+    assert glance.speed == pytest.approx(100.0)
+    assert glance.pace == pytest.approx(0.1)
+
+
+def test_a_run_json_that_did_not_change_is_no_standstill(make_run):
+    run = running(make_run, heartbeat=NOW)
+    watcher = Watcher(run)
+    watcher.look()
+    advance(run, heartbeat=NOW + 10, tokens=Tokens(output=1275))
+    watcher.look()
+    assert watcher.look().speed == pytest.approx(100.0)
 
 
 def test_the_time_to_go_follows_the_pace(make_run):
-    run = running(make_run, counts=Counts(planned=100, pending=100))
+    run = running(make_run, heartbeat=NOW, counts=Counts(planned=100, pending=100))
     watcher = Watcher(run)
-    watcher.look(0.0)
-    advance(run, counts=Counts(planned=100, ok=20, pending=80))
-    assert watcher.look(10.0).eta_s == pytest.approx(40.0)
+    watcher.look()
+    advance(run, heartbeat=NOW + 10, counts=Counts(planned=100, ok=20, pending=80))
+    assert watcher.look().eta_s == pytest.approx(40.0)
 
 
 def test_speed_forgets_what_is_older_than_a_minute(make_run):
-    run = running(make_run)
+    run = running(make_run, heartbeat=NOW)
     watcher = Watcher(run)
-    watcher.look(0.0)
-    advance(run, tokens=Tokens(output=1_000_275))
-    watcher.look(50.0)
-    assert watcher.look(100.0).speed == 0.0
+    watcher.look()
+    advance(run, heartbeat=NOW + 50, tokens=Tokens(output=1_000_275))
+    watcher.look()
+    advance(run, heartbeat=NOW + 100)
+    assert watcher.look().speed == 0.0
 
 
 def test_a_look_reads_only_what_is_new(make_run):
     run = running(make_run, [Spec(0)])
     watcher = Watcher(run)
-    assert watcher.look(0.0).stats.all().samples == 1
+    assert watcher.look().stats.all().samples == 1
     append(run.verdicts("online"), [Spec(1).judgement()])
-    assert watcher.look(1.0).stats.all().samples == 2
-    assert watcher.look(2.0).stats.all().samples == 2
+    assert watcher.look().stats.all().samples == 2
+    assert watcher.look().stats.all().samples == 2
 
 
 def test_a_run_without_run_json_is_waited_for(make_run):
     run = make_run([], plan=False, run_json=False)
     with run.locked():
-        glance = Watcher(run).look(0.0)
+        glance = Watcher(run).look()
     assert glance.status == "running"
     assert line_of(glance) == "running: no run.json yet"
 
@@ -82,7 +95,7 @@ def test_a_run_without_run_json_is_waited_for(make_run):
 def test_the_picture_fits_and_tells_the_main_figures(make_run, width):
     run = running(make_run)
     screen = terminal(width)
-    screen.print(picture(Watcher(run).look(0.0), screen))
+    screen.print(picture(Watcher(run).look(), screen))
     text = unstyled(screen)
     assert max(map(len, text.splitlines())) <= width
     assert "7/8" in text

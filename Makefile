@@ -1,0 +1,49 @@
+# Targets for people and for CI. `make help` lists them.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+VENV := .venv
+PY := $(VENV)/bin/python
+# The first interpreter of 3.11 to 3.13 that works; choose another with PYTHON=...
+IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	if $$p -c '$(IN_RANGE)' 2>/dev/null; then command -v $$p; break; fi; done)
+PYTEST := $(PY) -m pytest -q
+FAST := not browser and not sglang and not soak
+
+.PHONY: help demo test lint types check test-browser test-sglang soak bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(VENV)/.demo ## set up and run the main job on the bundled model: no GPU, no download
+	$(PY) -m runner
+
+test: $(VENV)/.dev ## set up and pass the tests (no browser, no SGLang)
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)"
+
+check: lint types test test-browser test-sglang ## everything that must hold: what CI runs
+
+lint: $(VENV)/.dev ## ruff: rules and format
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(VENV)/.dev ## mypy, strict
+	$(PY) -m mypy
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found; set PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing rawtok and what the embedded server needs (about two minutes, once) ..."
+	$(PY) -m pip install --quiet --editable '.[local]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing rawtok with everything that its tests need (a few minutes, once) ..."
+	$(PY) -m pip install --quiet --editable '.[local,hub,dev]'
+	@touch $@ $(VENV)/.demo
+
+clean: ## remove the environment and caches; run directories stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
