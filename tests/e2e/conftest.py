@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ class Outputs:
     """One outputs folder, and the command that works in it."""
 
     path: Path
+    started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def command(self, *overrides: str, tracking: str = "none") -> list[str]:
         return [
@@ -49,7 +50,7 @@ class Outputs:
         )
 
     def start(self, *overrides: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(*overrides),
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -57,6 +58,15 @@ class Outputs:
             text=True,
             start_new_session=True,
         )
+        self.started.append(process)
+        return process
+
+    def end_all(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
     def tool(self, *arguments: str) -> "Ended":
         """`python -m runner.runs` on this outputs folder."""
@@ -103,8 +113,10 @@ class Ended:
 
 
 @pytest.fixture
-def outputs(tmp_path: Path) -> Outputs:
-    return Outputs(tmp_path / "outputs")
+def outputs(tmp_path: Path) -> Iterator[Outputs]:
+    made = Outputs(tmp_path / "outputs")
+    yield made
+    made.end_all()
 
 
 @pytest.fixture

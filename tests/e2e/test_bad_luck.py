@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,23 +23,12 @@ def job(fake: Fake, tmp_path: Path) -> list[str]:
     return [*attach(url), "source=file", f"source.path={rows}", "client.concurrency=8"]
 
 
-def done_samples(outputs: Outputs) -> int:
-    return sum(run.read().counts.ok for run in outputs.runs)
-
-
 def test_a_run_killed_several_times_ends_with_every_id_exactly_once(
     outputs: Outputs, job: list[str], tmp_path: Path
 ) -> None:
     rng = random.Random(7)
     for _ in range(3):
-        before = done_samples(outputs)
-        process = outputs.start(*job)
-        wait_for(lambda: process.poll() is not None or has_written(outputs, before))
-        pause(rng.uniform(0.0, 0.8))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        killed_while_writing(outputs, job, rng.uniform(0.0, 0.8))
     finished = outputs.run(*job)
     assert finished.code == 0, finished.text
     assert "planned 300 = ok 300" in finished.text
@@ -51,16 +41,18 @@ def test_a_run_killed_several_times_ends_with_every_id_exactly_once(
     assert outputs.tool("verify", "latest", "--full").code == 0
 
 
-def has_written(outputs: Outputs, before: int) -> bool:
+def killed_while_writing(outputs: Outputs, job: list[str], after_s: float) -> None:
+    process = outputs.start(*job)
+    wait_for(lambda: process.poll() is not None or has_written(outputs))
+    time.sleep(after_s)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def has_written(outputs: Outputs) -> bool:
     return any(
         path.stat().st_size > 0 for run in outputs.runs for path in run.samples.glob("*.part")
     )
-
-
-def pause(seconds: float) -> None:
-    import time
-
-    time.sleep(seconds)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -68,7 +60,7 @@ def test_a_signal_drains_saves_and_exits_130_and_the_same_command_continues(
     outputs: Outputs, job: list[str], number: int
 ) -> None:
     process = outputs.start(*job)
-    wait_for(lambda: has_written(outputs, 0))
+    wait_for(lambda: has_written(outputs))
     process.send_signal(number)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130, text
@@ -85,10 +77,12 @@ def test_a_signal_drains_saves_and_exits_130_and_the_same_command_continues(
 
 
 def test_a_second_process_on_the_same_run_is_told_and_changes_nothing(
-    outputs: Outputs, job: list[str]
+    outputs: Outputs, fake: Fake, tmp_path: Path
 ) -> None:
+    rows = prompt_file(tmp_path / "rows.jsonl", 100)
+    job = [*attach(fake(latency_s=2.0)), "source=file", f"source.path={rows}"]
     process = outputs.start(*job)
-    wait_for(lambda: has_written(outputs, 0))
+    wait_for(lambda: has_written(outputs))
     second = outputs.run(*job)
     assert second.code == 1
     assert "Another process is working on this run" in second.text
@@ -100,7 +94,7 @@ def test_a_second_process_on_the_same_run_is_told_and_changes_nothing(
 
 def test_no_server_is_left_when_the_runner_is_killed(outputs: Outputs) -> None:
     process = outputs.start("category=all", "sampling=greedy")
-    wait_for(lambda: has_written(outputs, 0))
+    wait_for(lambda: has_written(outputs))
     family = psutil.Process(process.pid).children(recursive=True)
     assert any("llamacpp" in " ".join(p.cmdline()) for p in family)
     os.kill(process.pid, signal.SIGKILL)
