@@ -30,6 +30,11 @@ lint: $(VENV)/.dev ## ruff: rules and format
 types: $(VENV)/.dev ## mypy, strict
 	$(PY) -m mypy
 
+# SGLANG_CPU_EXTRA_INDEX=URL adds a package index, for where plain pip would bring torch with CUDA.
+test-sglang: $(VENV)/.dev ## the main job on a real SGLang without a GPU (2.6 GB the first time)
+	$(PY) tools/sglang_cpu/install.py
+	$(PYTEST) -m sglang tests/sglang
+
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found; set PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -11,37 +11,50 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
 from typing import Any
 
 import msgspec
 from rich.console import Console
 
+from runner.budget import WHOLE, Budget
+from runner.conclusion import check, conclude
 from runner.config import Prepare, to_yaml
 from runner.display import Display
 from runner.ending import log_end, log_start, summarize
 from runner.engines.base import Engine
 from runner.engines.opening import open_engine
 from runner.errors import Interrupted, RunnerError
-from runner.gates import measure
-from runner.generate import Feed, Origin, Request, Sender, Watch, requests_of
+from runner.generate import Feed, Origin, Request, Sender, requests_of
 from runner.identity import digest_of
 from runner.ledger import count, owed
-from runner.model import RunModel, check_world
+from runner.model import RunModel, check_world, expected_of
 from runner.monitor import Monitor
+from runner.notify import EVENT_OF_STATUS, Notifier
 from runner.plan import Limits, PromptReader, make_plan
 from runner.provenance import collect
 from runner.recorder import Recorder
 from runner.records import RunStatus
-from runner.resolve import Resolved
+from runner.resolve import Resolved, model_facts
 from runner.rundir import RunState, Tokens, replace_file
-from runner.servers.base import Endpoint, ModelFacts, open_server
+from runner.serverfacts import describe, endpoint_table, keep
+from runner.servers.base import Endpoint
 from runner.serving import Serving
+from runner.sharing import Shared
+from runner.shortcanary import ShortCanary
 from runner.stopping import Stop
 from runner.tasks import run_beside
 from runner.tracking import Tracker, default_uri, open_tracker
 from runner.validate import Judge
+from runner.watch import Watch
+from runner.waves import Waves
 
 ONLINE = "online"
 """The verdict set that a run's own counts follow."""
@@ -51,11 +64,14 @@ _STATUS = {3: RunStatus.STOPPED_BAD_DATA, 130: RunStatus.INTERRUPTED}
 class Attempt:
     """See the module. Made under the run's lock; `run` is called once."""
 
-    def __init__(self, resolved: Resolved, state: RunState, console: Console) -> None:
+    def __init__(
+        self, resolved: Resolved, state: RunState, console: Console, shared: Shared
+    ) -> None:
         self.resolved = resolved
         self.config = resolved.config
         self.rundir = resolved.run
         self.console = console
+        self.shared = shared
         self.state = msgspec.structs.replace(
             state,
             status=RunStatus.RUNNING,
@@ -67,7 +83,10 @@ class Attempt:
         self.folder = self.rundir.attempt(self.state.attempts)
         self.display = Display(console, self.folder / "log.txt")
         self.stop = Stop(self.display.say)
+        self.notifier = Notifier(self.config.notify, self.rundir.path, say=self.display.say)
         self._recorder: Recorder | None = None
+        self._judge: Judge | None = None
+        self._mlflow_run_id: Callable[[], str] = lambda: ""
         self._generating_since: tuple[float, int] | None = None
 
     def run(self) -> int:
@@ -75,7 +94,7 @@ class Attempt:
         with self.display:
             try:
                 self._enter()
-                code = asyncio.run(self._work())
+                code = self.shared.run(self._work())
                 self._save(status=RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
             except RunnerError as error:
                 code = error.exit_code
@@ -84,9 +103,21 @@ class Attempt:
             except BaseException as error:
                 self._save(status=RunStatus.FAILED, reason=f"{type(error).__name__}: {error}")
                 raise
+            finally:
+                self._notify_end()
         stats = self._recorder.stats if self._recorder is not None else None
         summarize(self.console, self.rundir, self.state, stats)
         return code
+
+    def _notify_end(self) -> None:
+        state = self.state
+        self.notifier.send(
+            EVENT_OF_STATUS.get(state.status, "failed"),
+            status=state.status.value,
+            reason=state.reason,
+            counts=msgspec.to_builtins(state.counts),
+        )
+        self.notifier.close()
 
     def _enter(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -118,15 +149,18 @@ class Attempt:
                     self.state.generate_tokens + whole.output_tokens - tokens_then
                 )
                 self._generating_since = now, whole.output_tokens
+        if mlflow_run_id := self._mlflow_run_id():
+            changes["mlflow_run_id"] = mlflow_run_id
         self.state = msgspec.structs.replace(self.state, heartbeat=time.time(), **changes)
         self.rundir.write(self.state)
 
     async def _work(self) -> int:
         with self.stop.on_signals(), self._tracker() as tracker:
             log_start(tracker, self.resolved, self.state)
+            self._mlflow_run_id = lambda: tracker.mlflow_run_id
             try:
-                model = self._open_model()
-                code = await self._stages(model, tracker)
+                with closing(self._open_model()) as model:
+                    code = await self._stages(model, tracker)
             except RunnerError as error:
                 tracker.finish(_STATUS.get(error.exit_code, RunStatus.FAILED))
                 raise
@@ -174,24 +208,27 @@ class Attempt:
     async def _plan(self, model: RunModel) -> None:
         config = self.config
 
-        def progress(done: int, total: int) -> None:
+        def progress(stage: str, done: int, total: int) -> None:
             if self.stop.requested:
                 raise Interrupted("Stopped while planning; the same command plans again.")
             if done % 20_000 == 0 or done == total:
-                self.display.say(f"planning: {done:,} of {total:,} prompts")
+                self.display.say(f"{stage}: {done:,} of {total:,} prompts")
 
-        await asyncio.to_thread(
+        summary = await asyncio.to_thread(
             make_plan,
             self.rundir,
             config,
-            self.resolved.sources,
-            count_tokens=model.count_tokens,
+            self.resolved.parts,
+            render=model.ahead,
+            exclusion=self.resolved.exclusion,
             limits=Limits(
                 context_length=config.model.context_length,
                 max_new_tokens=config.sampling.max_new_tokens,
             ),
             progress=progress,
         )
+        for line in summary.lines():
+            self.display.say(line)
         counts = await asyncio.to_thread(
             count, self.rundir, ONLINE, max_attempts=config.client.retry.max_attempts
         )
@@ -210,28 +247,27 @@ class Attempt:
                 max_connections=config.client.concurrency + 4,
             )
 
-        server = open_server(
+        async with self.shared.server(
             config.server,
-            ModelFacts(
-                model_path=files.source,
-                gguf_path=str(files.gguf) if files.gguf else None,
-                context_length=config.model.context_length,
-                trust_remote_code=config.model.trust_remote_code,
-            ),
+            model_facts(config, files),
             launches_dir=self.folder / "launches",
             first_launch=self.state.launches + 1,
-        )
-        serving = Serving(
-            server,
-            engine,
-            self.stop,
-            say=self.display.say,
-            on_launch=lambda launch: self._save(launches=launch),
-        )
-        try:
-            yield serving
-        finally:
-            await serving.close()
+        ) as server:
+            serving = Serving(
+                server,
+                engine,
+                self.stop,
+                say=self.display.say,
+                on_launch=lambda launch: self._save(launches=launch),
+                stall_s=config.server.stall_s,
+                notify=self.notifier.send,
+            )
+            try:
+                yield serving
+            finally:
+                await serving.close()
+                table = endpoint_table(serving.endpoint_stats())
+                replace_file(self.folder / "endpoints.json", table)
 
     async def _start(self, serving: Serving, model: RunModel) -> None:
         self.display.say(f"starting server {self.config.server.name}")
@@ -239,7 +275,16 @@ class Attempt:
         await serving.start()
         sampling = msgspec.structs.replace(model.sampling, max_new_tokens=4, min_new_tokens=0)
         await serving.probe(model.probe_ids(), sampling)
+        await self._keep_facts(serving)
         self.display.say(f"server is ready after {time.monotonic() - start:.1f} s")
+
+    async def _keep_facts(self, serving: Serving) -> None:
+        """What answers, into the launch's folder and provenance."""
+        launch_dir = self.folder / "launches" / f"{serving.launch:02d}"
+        infos = await serving.infos()
+        about = await asyncio.to_thread(describe, self.config.server, infos, launch_dir)
+        provenance = [self.folder / "provenance.json", self.rundir.provenance_json]
+        keep(about, launch_dir=launch_dir, provenance=provenance)
 
     async def _generate(
         self,
@@ -248,7 +293,14 @@ class Attempt:
         serving: Serving,
         starting: "asyncio.Future[None]",
     ) -> None:
-        judge = Judge(self.resolved.validators, model.profile, model.mode)
+        judge = Judge(
+            self.resolved.validators,
+            model.profile,
+            model.mode,
+            tokenizer=model.tokenizer,
+            expected=expected_of(self.config),
+        )
+        self._judge = judge
         with Recorder(
             self.rundir,
             judge,
@@ -260,7 +312,9 @@ class Attempt:
             self._recorder = recorder
             try:
                 if recorder.counts.pending:
-                    await self._send(model, tracker, serving, starting)
+                    await self._send(model, tracker, serving, starting, judge)
+                    await recorder.settle()
+                    self._leave_rest(recorder)
             finally:
                 with suppress(RunnerError):
                     await recorder.settle()
@@ -273,6 +327,7 @@ class Attempt:
         tracker: Tracker,
         serving: Serving,
         starting: "asyncio.Future[None]",
+        judge: Judge,
     ) -> None:
         assert self._recorder is not None  # noqa: S101 - set by _generate
         sampling = model.sampling
@@ -282,9 +337,16 @@ class Attempt:
             sampling_digest=digest_of(msgspec.to_builtins(sampling))[:16],
             attempt=self.state.attempts,
         )
-        watch = Watch(self.config.breaker)
+        watch = Watch(self.config.breaker, judge.expected)
         sender = Sender(
-            serving, self._recorder, sampling, origin, self.config.client, self.stop, watch
+            serving,
+            self._recorder,
+            sampling,
+            origin,
+            self.config.client,
+            self.stop,
+            watch,
+            self._budget(),
         )
         monitor = Monitor(
             self._recorder,
@@ -293,11 +355,16 @@ class Attempt:
             tracker,
             interval_s=self.config.tracking.interval_s,
             save=self._save,
+            server_figures=serving.figures,
         )
         feed = Feed(self._requests(model), self.config.client.concurrency * 2, self.stop)
         await self._until_ready(starting)
         background = [feed.fill(), serving.keep(), monitor.watch()]
-        waves = self._waves(sender, feed, watch, monitor)
+        log = self.folder / "canary.jsonl"
+        short = ShortCanary(model, judge, origin, self.config, log=log)
+        say = self.display.say
+        opened = open_waves(serving, sender, feed, watch, short, model.tokenizer.decode, say=say)
+        waves = self._waves(opened, monitor)
         await run_beside(waves, background, self._drain_limit())
         monitor.track()
         if self.stop.requested:
@@ -306,13 +373,35 @@ class Attempt:
                 next_step="the same command continues",
             )
 
+    def _budget(self) -> Budget:
+        assert self._recorder is not None  # noqa: S101 - set by _generate
+        most, parts = self.config.sampling.max_new_tokens, self.config.category.parts
+        categories = self._recorder.stats.categories.items()
+        return Budget(
+            {WHOLE: self.config.budget.output_tokens, **self.config.budget.parts},
+            guesses={n: min(p.expected.output_tokens or most, most) for n, p in parts.items()},
+            spent={name: (one.output_tokens, one.samples) for name, one in categories},
+        )
+
+    def _leave_rest(self, recorder: Recorder) -> None:
+        """All was sent, or a budget is why not."""
+        left = recorder.counts.pending
+        if left and (self.config.budget.output_tokens or self.config.budget.parts):
+            recorder.leave_rest()
+            self.display.say(
+                f"budget spent: {left:,} samples are skipped; a larger budget.output_tokens "
+                "sends them"
+            )
+
     def _requests(self, model: RunModel) -> Iterator[Request]:
         planned = owed(
             self.rundir,
             max_attempts=self.config.client.retry.max_attempts,
             retry_failed=self.config.resume.retry_failed,
         )
-        return requests_of(planned, PromptReader(self.rundir), model.render)
+        count, parts = self.config.canary.count, len(self.config.category.parts)
+        ordered = spread_first(planned, count, parts)
+        return requests_of(ordered, PromptReader(self.rundir), model.ahead)
 
     async def _until_ready(self, starting: "asyncio.Future[None]") -> None:
         stopping = asyncio.ensure_future(self.stop.draining.wait())
@@ -328,15 +417,13 @@ class Attempt:
         finally:
             stopping.cancel()
 
-    async def _waves(self, sender: Sender, feed: Feed, watch: Watch, monitor: Monitor) -> None:
-        canary = self.config.canary
-        if canary.count:
-            await sender.wave(feed, canary.count)
-            watch.check_canary(canary)
+    async def _waves(self, waves: Waves, monitor: Monitor) -> None:
+        await waves.canary(self.config.canary)
+        if self._recorder is not None:
+            await self._recorder.settle()  # the canary's tokens must not count as the bulk's
         monitor.stage = "generating"
         with self._timed():
-            await sender.wave(feed)
-            await sender.suspects()
+            await waves.bulk()
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -357,9 +444,8 @@ class Attempt:
     def _check_gates(self) -> int:
         if self._recorder is None:
             return 0
-        gates = measure(self.config.gates, self._recorder.stats)
+        findings = conclude(self.rundir, ONLINE, self._judge) if self._judge is not None else []
+        stats = self._recorder.stats
+        gates = check(self.config.gates, stats, findings, say=self.display.say)
         self._save(gates={gate.name: msgspec.to_builtins(gate) for gate in gates})
-        failed = [gate for gate in gates if not gate.passed]
-        for gate in failed:
-            self.display.say(f"gate failed: {gate.name} is {gate.measured}, limit {gate.limit}")
-        return 3 if failed else 0
+        return 3 if any(gate.failed for gate in gates) else 0

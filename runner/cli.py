@@ -8,17 +8,24 @@ of a sweep never exits by itself: its outcome is kept and the worst one decides 
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import explain, parse
+from runner.config import Config, explain, parse
 from runner.errors import ConfigError, MachineError, RunnerError
 from runner.plugins import register_schema
+
+if TYPE_CHECKING:
+    from runner.sharing import Shared
 
 _PACKAGED = Path(__file__).resolve().parent / "_conf"
 _CHECKOUT = Path(__file__).resolve().parent.parent / "conf"
@@ -28,15 +35,33 @@ relative path works for `python -m runner` but not for the console script."""
 
 _WORST_FIRST = (130, 1, 2, 3, 0)
 _exit_codes: list[int] = []
+_closing = ExitStack()
+"""What the jobs of this process share; closed when the last one has ended."""
+_shared: list["Shared"] = []
 
 
 def main() -> None:
     """`python -m runner` and the console script `rawtok`."""
+    enter(_run)
+
+
+def enter(job: Callable[[Config], int]) -> NoReturn:
+    """Compose a config, or those of a sweep, do `job` with each, and end with our exit codes and
+    our form of message, whatever happens. `job` gives an exit code or raises RunnerError."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing them
     register_schema()
     _exit_codes.clear()
+
+    @hydra.main(version_base="1.3", config_path=CONF, config_name="config")
+    def one(cfg: DictConfig) -> None:
+        try:
+            _exit_codes.append(job(parse(cfg)))
+        except RunnerError as error:
+            _exit_codes.append(complain(error))
+
     try:
-        _job()
+        with _closing:
+            one()
     except RunnerError as error:
         _exit_codes.append(complain(error))
     except OmegaConfBaseException as error:
@@ -48,21 +73,41 @@ def main() -> None:
     sys.exit(worst(_exit_codes))
 
 
-@hydra.main(version_base="1.3", config_path=CONF, config_name="config")
-def _job(cfg: DictConfig) -> None:
+def _run(config: Config) -> int:
     """One job: a single run, or one of a sweep."""
-    try:
-        _exit_codes.append(_run(cfg))
-    except RunnerError as error:
-        _exit_codes.append(complain(error))
-
-
-def _run(cfg: DictConfig) -> int:
-    config = parse(cfg)
-    from runner.run import run  # late: --help and --cfg must not wait for what a run needs
+    from runner.resolve import Resolved  # late: --help and --cfg must not wait for what a run needs
+    from runner.run import work
 
     hydra_config = HydraConfig.get()
-    return run(config, overrides=list(hydra_config.overrides.task))
+    overrides = list(hydra_config.overrides.task)
+    sweeping = hydra_config.mode is RunMode.MULTIRUN
+    resolved = None
+    code = MachineError.exit_code
+    try:
+        resolved = Resolved(config, overrides)
+        code = work(resolved, _shared_by_jobs(hydra_config.mode))
+    except RunnerError as error:
+        code = error.exit_code
+        raise
+    finally:
+        if sweeping:
+            from runner.sweeping import note_job
+
+            run = resolved.run if resolved is not None else None
+            sweep_dir = Path(hydra_config.sweep.dir)
+            note_job(sweep_dir, int(hydra_config.job.num), overrides, code, run)
+    return code
+
+
+def _shared_by_jobs(mode: RunMode | None) -> "Shared":
+    """One for the process, made by its first job. A server is kept between jobs of a sweep only
+    (a launcher that gives each job a process of its own ends it with that process)."""
+    from runner.sharing import Shared  # late, as above
+
+    if not _shared:
+        _shared.append(_closing.enter_context(Shared(keep=mode is RunMode.MULTIRUN)))
+        _closing.callback(_shared.clear)
+    return _shared[0]
 
 
 def worst(exit_codes: list[int]) -> int:

@@ -8,41 +8,49 @@ One request is one prompt with n = 1 and an id of its own, never streamed. What 
     unreachable  the server may be gone: wait for `Serving`; costs no attempt
     denied       the run stops: no request would fare better
 
-A sample in flight at two deaths of the server is a suspect and is asked for alone at the end; one
-that kills the server alone is recorded as `kills_server`.
+Every end and every unusable answer is shown to the watch; when it trips, the wave ends at once, and
+what was in flight goes back into the feed.
+
+A sample in flight at two deaths of the server (or that lost its connection as often as a sample is
+asked for) is a suspect and is asked for alone at the end; one that kills the server alone is
+recorded as `kills_server`, one that still gets no answer as what it met.
 """
 
 import asyncio
+import itertools
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from runner.config import Breaker, Canary, Client
+from runner.budget import Budget
+from runner.config import Client
 from runner.engines.base import EngineFault, FaultKind
 from runner.engines.pool import EnginePool, Routed
-from runner.errors import BadAnswers, ServerError
+from runner.errors import MachineError, ServerError
 from runner.plan import PromptReader
 from runner.recorder import Recorder
 from runner.records import (
     Failure,
-    Judgement,
     PlannedSample,
     Prompt,
     Record,
     Sample,
     SamplingParams,
 )
+from runner.render import RenderFault
+from runner.rendering import RenderAhead
 from runner.serving import Drained, Serving
 from runner.stopping import Stop
 from runner.tasks import run_all
+from runner.watch import Watch
 
 BATCH = 16
 """Requests rendered at a time in the rendering thread."""
 SUSPECT_DEATHS = 2
-BREAKER_AT_LEAST = 12
-"""Judged samples that the breaker needs before it may trip."""
+IN_FLIGHT = ("disconnected", "cut_body")
+"""Unreachable in a way that this very request may have caused: it was being worked on."""
 
 
 class Request(NamedTuple):
@@ -51,12 +59,6 @@ class Request(NamedTuple):
     planned: PlannedSample
     prompt: Prompt
     input_ids: list[int]
-
-
-class Render(Protocol):
-    """Prompt to ids, as at planning."""
-
-    def __call__(self, prompt: Prompt) -> list[int]: ...
 
 
 class Origin(Record, frozen=True, kw_only=True):
@@ -69,12 +71,25 @@ class Origin(Record, frozen=True, kw_only=True):
 
 
 def requests_of(
-    planned: Iterator[PlannedSample], prompts: PromptReader, render: Render
+    planned: Iterator[PlannedSample], prompts: PromptReader, render: RenderAhead
 ) -> Iterator[Request]:
-    """Render what is owed, one at a time, in sending order."""
-    for sample in planned:
-        prompt = prompts.read(sample.prompt)
-        yield Request(sample, prompt, render(prompt))
+    """Render what is owed, in sending order, as far ahead as `render` does.
+
+    Raises:
+        MachineError: a prompt that could be rendered at planning no longer can.
+    """
+    here, there = itertools.tee((sample, prompts.read(sample.prompt)) for sample in planned)
+    rendered = render(prompt for _, prompt in there)
+    for sample, prompt in here:
+        result = next(rendered)
+        if isinstance(result, RenderFault):
+            raise MachineError(
+                "A planned prompt can no longer be rendered.",
+                where=sample.sample_id,
+                found=str(result),
+                next_step="tokenizer or template changed; task_name=NAME begins another run",
+            )
+        yield Request(sample, prompt, result.ids)
 
 
 class Feed:
@@ -85,6 +100,11 @@ class Feed:
         self._queue: asyncio.Queue[Request] = asyncio.Queue(maxsize=ahead)
         self._stop = stop
         self._ended = asyncio.Event()
+        self._returned: deque[Request] = deque()
+
+    def give_back(self, requests: Iterable[Request]) -> None:
+        """Requests that were taken and could not be settled; they come first again."""
+        self._returned.extend(requests)
 
     async def fill(self) -> None:
         """Render until all is rendered or the run is told to stop."""
@@ -107,6 +127,8 @@ class Feed:
     async def next(self) -> Request | None:
         """The next request, or None when there is no more."""
         while not self._stop.requested:
+            if self._returned:
+                return self._returned.popleft()
             if not self._queue.empty():
                 return self._queue.get_nowait()
             if self._ended.is_set():
@@ -123,43 +145,6 @@ class Feed:
         return None
 
 
-class Watch:
-    """Canary and circuit breaker: counts rejected and failed samples as they come."""
-
-    def __init__(self, breaker: Breaker) -> None:
-        self._breaker = breaker
-        self._window: deque[tuple[bool, str]] = deque(maxlen=breaker.window)
-        self.seen = 0
-
-    def saw(self, bad: bool, why: str = "") -> None:
-        """One more settled sample. Raises BadAnswers when the window holds too many bad ones."""
-        self.seen += 1
-        self._window.append((bad, why))
-        if self._breaker.enabled and len(self._window) >= min(
-            BREAKER_AT_LEAST, self._breaker.window
-        ):
-            self._check("The circuit breaker stopped the run", self._breaker.max_rejected)
-
-    def check_canary(self, canary: Canary) -> None:
-        """After the first wave. Raises BadAnswers when more than `max_rejected` of it is bad."""
-        if self._window:
-            self._check("The canary stopped the run", canary.max_rejected)
-
-    def _check(self, what: str, limit: float) -> None:
-        bad = [why for is_bad, why in self._window if is_bad]
-        share = len(bad) / len(self._window)
-        if share > limit:
-            main = max(set(bad), key=bad.count)
-            raise BadAnswers(
-                f"{what}, mainly for {main}: {len(bad)} of the last {len(self._window)} samples "
-                "were rejected or failed.",
-                found=", ".join(f"{bad.count(r)} x {r}" for r in sorted(set(bad))),
-                allowed=f"at most {limit:.0%}",
-                next_step="look: python -m runner.runs decode latest --random 3 ; then mend the "
-                "server and run the same command again",
-            )
-
-
 class Sender:
     """Asks for owed samples until there are none, the run is stopped, or the answers are bad."""
 
@@ -172,6 +157,7 @@ class Sender:
         client: Client,
         stop: Stop,
         watch: Watch,
+        budget: Budget,
     ) -> None:
         self._serving = serving
         self._recorder = recorder
@@ -180,7 +166,10 @@ class Sender:
         self._client = client
         self._stop = stop
         self._watch = watch
+        self._budget = budget
         self._suspects: list[Request] = []
+        self._open: dict[str, Request] = {}
+        """Taken from the feed and not settled."""
         self.in_flight = 0
         self.requests = 0
 
@@ -188,33 +177,57 @@ class Sender:
         """Send at most `limit` requests of the feed (None: all) and wait for their ends.
 
         Raises:
+            Tripped: the answers are bad; what was not settled is back in the feed.
             BadAnswers, ServerError, MachineError: the run must stop; what was accepted stays.
         """
         tickets = iter(range(limit)) if limit is not None else None
         width = self._client.concurrency if limit is None else min(limit, self._client.concurrency)
-        await run_all([self._worker(feed, tickets) for _ in range(width)], self._stop.aborting)
+        try:
+            await run_all([self._worker(feed, tickets) for _ in range(width)], self._stop.aborting)
+        finally:
+            feed.give_back(self._open.values())
+            self._open.clear()
 
     async def _worker(self, feed: Feed, tickets: Iterator[int] | None) -> None:
         while tickets is None or next(tickets, None) is not None:
             request = await feed.next()
             if request is None:
                 return
+            self._open[request.planned.sample_id] = request
+            part = request.planned.category
+            if not await self._budget.admit(part):
+                del self._open[request.planned.sample_id]
+                if self._budget.is_reached:
+                    return
+                continue
             try:
+                if self._stop.requested:
+                    return
                 await self._settle(request)
             except Drained:
                 return
+            finally:
+                self._budget.settled(part)
 
     async def suspects(self) -> None:
-        """Ask for the suspects, one alone at a time."""
+        """Ask for the suspects, one alone at a time. Raises as `wave` does."""
         while self._suspects and not self._stop.requested:
-            await run_all([self._settle(self._suspects.pop(), alone=True)], self._stop.aborting)
+            request = self._suspects.pop()
+            try:
+                await run_all([self._settle(request, alone=True)], self._stop.aborting)
+            finally:
+                self._suspects.extend(self._open.values())
+                self._open.clear()
 
     async def _settle(self, request: Request, *, alone: bool = False) -> None:
         """Bring one request to an end: a sample, a failure, or a place among the suspects."""
+        self._open[request.planned.sample_id] = request
         await self._recorder.room()
-        attempts = deaths = waits = 0
+        attempts = deaths = losses = waits = 0
+        most = self._client.retry.max_attempts
         while True:
             pool = await self._serving.pool()
+            deaths_before = self._serving.deaths
             launch, sent_at, start = self._serving.launch, time.time(), time.monotonic()
             try:
                 routed = await self._ask(pool, request)
@@ -225,24 +238,38 @@ class Sender:
                 if fault.kind is FaultKind.UNREACHABLE:
                     self._serving.doubt(pool, f"{fault.reason}: {fault.detail}")
                     await self._serving.pool()
-                    deaths += self._serving.launch != launch
+                    if fault.reason in IN_FLIGHT:
+                        deaths += self._serving.deaths != deaths_before
+                        losses += 1
                     if alone and deaths:
                         self._fail(request, attempts, "kills_server", fault, permanent=True)
                         return
-                    if deaths >= SUSPECT_DEATHS:
+                    if alone and losses >= most:
+                        self._fail(request, attempts, fault.reason, fault, permanent=False)
+                        return
+                    if not alone and (deaths >= SUSPECT_DEATHS or losses >= most):
                         self._suspects.append(request)
+                        del self._open[request.planned.sample_id]
                         return
                 elif fault.kind is FaultKind.REFUSED:
                     self._fail(request, attempts, fault.reason, fault, permanent=True)
                     return
-                elif attempts >= self._client.retry.max_attempts:
+                elif attempts >= most:
                     self._fail(request, attempts, fault.reason, fault, permanent=False)
                     return
+                elif fault.kind is FaultKind.UNUSABLE:
+                    self._saw_fault(request, fault.reason, fault)
                 waits += 1
                 await asyncio.sleep(self._backoff_s(waits))
                 continue
-            sample = self._sample(request, routed, launch, sent_at, time.monotonic() - start)
-            self._judged(self._recorder.accept(sample, request.prompt))
+            latency_s = time.monotonic() - start
+            sample = sample_of(
+                request, routed, self._origin, self._sampling, launch, sent_at, latency_s
+            )
+            judgement = self._recorder.accept(sample, request.prompt)
+            del self._open[sample.sample_id]
+            self._budget.spend(sample.category, len(sample.output_ids))
+            self._watch.saw(judgement, sample)
             return
 
     async def _ask(self, pool: EnginePool, request: Request) -> Routed:
@@ -257,10 +284,6 @@ class Sender:
     def _backoff_s(self, waits: int) -> float:
         retry = self._client.retry
         return float(min(retry.backoff_max_s, retry.backoff_s * 2 ** (waits - 1)))
-
-    def _judged(self, judgement: Judgement) -> None:
-        reasons = (v.reason for v in judgement.verdicts.values() if v.severity == "reject")
-        self._watch.saw(judgement.rejected, next(reasons, ""))
 
     def _fail(
         self, request: Request, requests: int, reason: str, fault: EngineFault, *, permanent: bool
@@ -280,44 +303,63 @@ class Sender:
             raw=fault.raw,
         )
         self._recorder.failed(failure, for_good=True)
-        self._watch.saw(True, reason)
+        del self._open[planned.sample_id]
+        self._saw_fault(request, reason, fault)
 
-    def _sample(
-        self, request: Request, routed: Routed, launch: int, sent_at: float, latency_s: float
-    ) -> Sample:
-        planned, prompt, got = request.planned, request.prompt, routed.completion
-        return Sample(
-            run_id=self._origin.run_id,
-            sample_id=planned.sample_id,
+    def _saw_fault(self, request: Request, reason: str, fault: EngineFault) -> None:
+        planned = request.planned
+        self._watch.saw_fault(
+            reason,
+            fault.detail,
             category=planned.category,
-            source=planned.source,
-            row=planned.row,
-            turn=planned.turn,
-            k=planned.k,
-            try_=0,
-            prompt_hash=prompt.prompt_hash,
-            mode=self._origin.mode,
-            sampling_digest=self._origin.sampling_digest,
-            input_ids=request.input_ids,
-            output_ids=got.output_ids,
-            finish=got.finish,
-            matched_token=got.matched_token,
-            matched_text=got.matched_text,
-            finish_length=got.finish_length,
-            requested_max_new_tokens=self._sampling.max_new_tokens,
-            prompt_echo=got.prompt_echo,
-            prompt_tokens=got.prompt_tokens,
-            completion_tokens=got.completion_tokens,
-            cached_tokens=got.cached_tokens,
-            retractions=got.retractions,
-            weight_version=got.weight_version,
-            endpoint=routed.endpoint,
-            launch=launch,
-            attempt=self._origin.attempt,
-            sent_at=round(sent_at, 3),
-            finished_at=round(sent_at + latency_s, 3),
-            latency_s=round(latency_s, 4),
+            sample_id=planned.sample_id,
+            raw=fault.raw,
         )
+
+
+def sample_of(
+    request: Request,
+    routed: Routed,
+    origin: Origin,
+    sampling: SamplingParams,
+    launch: int,
+    sent_at: float,
+    latency_s: float,
+) -> Sample:
+    """The record of one answered request."""
+    planned, prompt, got = request.planned, request.prompt, routed.completion
+    return Sample(
+        run_id=origin.run_id,
+        sample_id=planned.sample_id,
+        category=planned.category,
+        source=planned.source,
+        row=planned.row,
+        turn=planned.turn,
+        k=planned.k,
+        try_=0,
+        prompt_hash=prompt.prompt_hash,
+        mode=origin.mode,
+        sampling_digest=origin.sampling_digest,
+        input_ids=request.input_ids,
+        output_ids=got.output_ids,
+        finish=got.finish,
+        matched_token=got.matched_token,
+        matched_text=got.matched_text,
+        finish_length=got.finish_length,
+        requested_max_new_tokens=sampling.max_new_tokens,
+        prompt_echo=got.prompt_echo,
+        prompt_tokens=got.prompt_tokens,
+        completion_tokens=got.completion_tokens,
+        cached_tokens=got.cached_tokens,
+        retractions=got.retractions,
+        weight_version=got.weight_version,
+        endpoint=routed.endpoint,
+        launch=launch,
+        attempt=origin.attempt,
+        sent_at=round(sent_at, 3),
+        finished_at=round(sent_at + latency_s, 3),
+        latency_s=round(latency_s, 4),
+    )
 
 
 def _denied(fault: EngineFault) -> ServerError:

@@ -45,8 +45,17 @@ KEY_CLASSES: tuple[tuple[str, KeyClass], ...] = (
     ("category.n", KeyClass.PLAN),
     ("category.parts.*.count", KeyClass.PLAN),
     ("category.parts.*.n", KeyClass.PLAN),
-    ("category.parts.*", KeyClass.FREE),  # what a part reads is in the facts, by content
+    ("category.parts.*.weight", KeyClass.PLAN),
+    ("category.parts.*.hub.count", KeyClass.PLAN),
+    ("category.total", KeyClass.PLAN),
+    ("category.parts.*", KeyClass.FREE),  # what a part reads, and how, is in the facts, by content
     ("source.*", KeyClass.FREE),
+    ("prompts.special_tokens", KeyClass.IDENTITY),
+    ("prompts.duplicates", KeyClass.IDENTITY),
+    ("prompts.exclude", KeyClass.FREE),  # what the files hold is in the facts
+    ("prompts.workers", KeyClass.FREE),
+    ("budget.*", KeyClass.PLAN),
+    ("preview", KeyClass.FREE),
     ("task_name", KeyClass.FREE),
     ("tags", KeyClass.FREE),
     ("validators", KeyClass.FREE),
@@ -57,6 +66,7 @@ KEY_CLASSES: tuple[tuple[str, KeyClass], ...] = (
     ("gates", KeyClass.FREE),
     ("resume.*", KeyClass.FREE),
     ("shutdown.*", KeyClass.FREE),
+    ("notify.*", KeyClass.FREE),
     ("identity", KeyClass.FREE),
     ("prepare", KeyClass.FREE),
     ("paths.*", KeyClass.FREE),
@@ -75,6 +85,8 @@ _DEFAULTS: dict[str, Any] = {
     "sampling.repetition_penalty": 1.0,
     "sampling.min_new_tokens": 0,
     "sampling.ignore_eos": False,
+    "prompts.special_tokens": "escape",
+    "prompts.duplicates": "keep",
 }
 """Identity keys left out of the digest at these values. Add to it with each new identity key."""
 

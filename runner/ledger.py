@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from runner.budget import WHOLE, cut_off
 from runner.records import Counts, Failure, Judgement, PlannedSample, Record, Sample
 from runner.rundir import RunDir
 from runner.shards import ShardReader, key_hash
@@ -34,6 +35,13 @@ class PlanRequest(Record, frozen=True, kw_only=True):
 
     seed: int
     parts: dict[str, PartRequest]
+    budget_tokens: int | None = None
+    budget_parts: dict[str, int] = {}
+
+    @property
+    def budgets(self) -> dict[str, int | None]:
+        """Output tokens by part; WHOLE is the run's."""
+        return {WHOLE: self.budget_tokens, **self.budget_parts}
 
     def selects(self, planned: PlannedSample) -> bool:
         """Whether the plan as it now stands still wants this sample (else it is unplanned)."""
@@ -187,13 +195,22 @@ def count(run: RunDir, verdict_set: str, *, max_attempts: int) -> Counts:
     if request is None:
         return Counts()
     done, failures = DoneIndex(run.samples), read_failures(run)
-    rejected = {j.sample_id: j.rejected for j in read_judgements(run, verdict_set)}
+    rejected: dict[str, bool] = {}
+    spent: dict[str, tuple[int, int]] = {}
+    for judgement in read_judgements(run, verdict_set):
+        rejected[judgement.sample_id] = judgement.rejected
+        tokens, samples = spent.get(judgement.category, (0, 0))
+        spent[judgement.category] = tokens + judgement.output_tokens, samples + 1
     totals = dict.fromkeys(("planned", "ok", "rejected", "failed", "skipped", "pending"), 0)
     for planned in read_plan(run):
         if not request.selects(planned):
             continue
         totals["planned"] += 1
-        totals[_state(planned, done, failures, rejected, max_attempts)] += 1
+        state = _state(planned, done, failures, rejected, max_attempts)
+        if state == "pending" and planned not in done:
+            cut = cut_off(request.budgets, spent, planned.category)
+            state = "skipped" if cut else state
+        totals[state] += 1
     return Counts(**totals)
 
 

@@ -1,13 +1,24 @@
 """The model as one run uses it: its tokenizer, the probed profile, one mode, one sampling."""
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from runner.config import Config
 from runner.errors import ConfigError
 from runner.modelfiles import ModelFiles
-from runner.prompts.shape import Conversation, RowFault
-from runner.records import ModeProfile, Prompt, SamplingParams, TokenProfile
-from runner.render import RenderFault, Tokenizer, facts_of, load_tokenizer, probe
+from runner.profile import facts_of, frozen_date, probe
+from runner.records import Expected, ModeProfile, SamplingParams, TokenProfile
+from runner.render import RenderFault, Tokenizer, load_tokenizer
+from runner.rendering import (
+    Asked,
+    Rendered,
+    Renderer,
+    RenderPool,
+    RenderSettings,
+    in_turn,
+    worker_count,
+)
 from runner.rundir import RunDir, replace_file
 
 
@@ -26,10 +37,13 @@ class RunModel:
             files.folder or files.id,
             revision=config.model.revision,
             trust_remote_code=config.model.trust_remote_code,
-        )
+        ).at(frozen_date(config.model.hints))
         self.profile: TokenProfile = probe(
             self.tokenizer, facts_of(files.folder), config.model.modes, config.model.hints
         )
+        self.renderer = Renderer(self.tokenizer, self.render_settings)
+        self._workers = worker_count(config.prompts.workers, is_fast=self.tokenizer.is_fast)
+        self._pool: RenderPool | None = None
 
     @property
     def mode(self) -> ModeProfile:
@@ -51,18 +65,41 @@ class RunModel:
             "template": self.profile.template_sha256,
             "tokenizer": self.profile.tokenizer_sha256,
             "weights": self._files.fingerprint,
+            **({"date": self.profile.date} if self.profile.date else {}),
         }
 
-    def render(self, prompt: Conversation | Prompt) -> list[int]:
-        """Ids to send. Raises RenderFault."""
-        return self.tokenizer.render(prompt.messages, prompt.tools, self.mode.template_kwargs)
+    @property
+    def render_settings(self) -> RenderSettings:
+        """What decides what a prompt renders to."""
+        files, profile = self._files, self.profile
+        think = [i for i in (profile.think_open, profile.think_close) if i is not None]
+        return RenderSettings(
+            source=files.source,
+            is_folder=files.folder is not None,
+            revision=self._config.model.revision,
+            trust_remote_code=self._config.model.trust_remote_code,
+            date=self.tokenizer.date.isoformat(),
+            template_kwargs=self.mode.template_kwargs,
+            policy=self._config.prompts.special_tokens.value,
+            markers=think,
+        )
 
-    def count_tokens(self, conversation: Conversation) -> int:
-        """Prompt tokens, for the plan. Raises RowFault for one that cannot be rendered."""
-        try:
-            return len(self.render(conversation))
-        except RenderFault as fault:
-            raise RowFault(fault.reason, fault.detail) from fault
+    def render(self, prompt: Asked) -> list[int]:
+        """Ids to send, one prompt at once. Raises RenderFault."""
+        return self.renderer.render(prompt).ids
+
+    def ahead(self, prompts: Iterable[Asked]) -> Iterator[Rendered | RenderFault]:
+        """Prompts to ids, in order: here, or in worker processes for a slow tokenizer. For one
+        caller at a time."""
+        if self._pool is None and self._workers:
+            self._pool = RenderPool(self.render_settings, self._workers)
+        return self._pool.ahead(prompts) if self._pool else in_turn(self.renderer, prompts)
+
+    def close(self) -> None:
+        """End the rendering processes, if there are any."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
     def probe_ids(self) -> list[int]:
         """A short fixed prompt for the first request to a server."""
@@ -73,6 +110,18 @@ class RunModel:
         """Store tokenizer and profile in the run, so that it can be read without the model."""
         self.tokenizer.save(run.tokenizer)
         replace_file(run.profile_json, msgspec.json.encode(self.profile))
+
+
+def expected_of(config: Config) -> dict[str, Expected]:
+    """What the config expects of each category."""
+    return {
+        name: Expected(
+            rates=dict(part.expected.rates),
+            shortest=part.expected.shortest,
+            output_tokens=part.expected.output_tokens,
+        )
+        for name, part in config.category.parts.items()
+    }
 
 
 def check_world(before: dict[str, str], now: dict[str, str], accepted: list[str]) -> None:

@@ -25,6 +25,7 @@ class Monitor:
         *,
         interval_s: float,
         save: Callable[[], None],
+        server_figures: Callable[[], dict[str, float]],
     ) -> None:
         self._recorder = recorder
         self._sender = sender
@@ -32,6 +33,7 @@ class Monitor:
         self._tracker = tracker
         self._interval_s = interval_s
         self._save = save
+        self._server_figures = server_figures
         self._rate = Rate()
         self._tracked_at = time.monotonic()
         self._saved_at = time.monotonic()
@@ -72,6 +74,7 @@ class Monitor:
                 "rejected_share": counts.rejected / samples,
                 "flagged_share": whole.flagged / samples,
                 "truncated_share": whole.finish["length"] / samples,
+                **self._server_figures(),
             },
             step=whole.output_tokens,
         )

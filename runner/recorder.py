@@ -16,6 +16,7 @@ import numpy as np
 
 from runner.errors import MachineError
 from runner.ledger import count, read_judgements, read_samples, sample_keying
+from runner.promptfinder import PromptFinder
 from runner.records import Counts, Failure, Judgement, Prompt, Sample
 from runner.rundir import RunDir, append_line, replace_file
 from runner.shards import ShardReader, ShardWriter
@@ -48,7 +49,7 @@ class Recorder:
         self._retry_failed = retry_failed
         self._start = Counts()
         self._here: Counter[str] = Counter()
-        """What became durable in this attempt: ok, rejected, failed."""
+        """What became durable in this attempt: ok, rejected, failed, skipped."""
         self._accepted = 0
         self._closing = ExitStack()
         self._failure: MachineError | None = None
@@ -99,6 +100,7 @@ class Recorder:
             ok=start.ok + here["ok"],
             rejected=start.rejected + here["rejected"],
             failed=start.failed + here["failed"],
+            skipped=start.skipped + here["skipped"],
             pending=start.pending - here.total(),
         )
 
@@ -121,6 +123,10 @@ class Recorder:
         self.reasons[failure.reason] += 1
         if for_good:
             self._here["failed"] += 1
+
+    def leave_rest(self) -> None:
+        """Nothing more will be sent: what is pending is skipped (the budget is spent)."""
+        self._here["skipped"] += self.counts.pending
 
     async def room(self) -> None:
         """Wait while the disk is far behind. Raises MachineError when it failed."""
@@ -163,7 +169,9 @@ class Recorder:
         if np.isin(samples, judged).all():
             return
         have = {j.sample_id for j in read_judgements(self._run, self._verdict_set)}
+        prompts = PromptFinder(self._run)
         for sample in read_samples(self._run):
             if sample.sample_id not in have:
-                self._verdicts.put(msgspec.json.encode(self._judge.judge(sample)))
+                judgement = self._judge.judge(sample, prompts.find(sample))
+                self._verdicts.put(msgspec.json.encode(judgement))
         self._verdicts.flush()

@@ -7,10 +7,15 @@ same in every shard for readers that infer types (Polars, DuckDB, Arrow), and "n
 0. See docs/decisions/0003-no-nulls-in-shards.md.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 SAMPLE_SCHEMA = 1
 """Version of the `Sample` record. A run continues in the schema that it began with."""
@@ -182,11 +187,15 @@ class Failure(Record, frozen=True, kw_only=True):
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """What one validator says of one sample. `reason` is from its declared list, "" on a pass."""
+    """What one validator says of one sample. `reason` is from its declared list, "" on a pass.
+
+    `score` is a share between 0 and 1 of `weight` things (tool calls, answers); None: not scored.
+    """
 
     outcome: Outcome
     reason: str = ""
     score: float | None = None
+    weight: int = 1
     detail: str = ""
 
 
@@ -197,6 +206,7 @@ class JudgedVerdict(Record, frozen=True, kw_only=True):
     reason: str = ""
     severity: str = ""
     score: float | None = None
+    weight: int = 1
     detail: str = ""
 
 
@@ -204,7 +214,8 @@ class Judgement(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
     """All verdicts of one validator set on one sample: a line of verdicts/<set>/.
 
     It also carries the sample's lengths, so that figures are folded from verdicts alone, without
-    reading the samples again.
+    reading the samples again. `output_hash` is a hash of the output's ids, so that equal outputs
+    are found the same way.
     """
 
     sample_id: str
@@ -219,46 +230,93 @@ class Judgement(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
     tool_call_tokens: int
     rejected: bool
     verdicts: dict[str, JudgedVerdict]
+    output_hash: str = ""
+
+
+class SetFinding(Record, frozen=True, kw_only=True):
+    """What a set-level validator found over all samples: one reason in one category.
+
+    `share` is of the category's samples; `examples` are ids of some of them.
+    """
+
+    validator: str
+    reason: str
+    severity: str = ""
+    category: str
+    samples: int
+    share: float
+    detail: str = ""
+    examples: list[str] = []
 
 
 class ToolMarkers(Record, frozen=True, kw_only=True):
-    """Ids of the tool-call grammar of the Kimi-K2 family: one token each."""
+    """Ids that enclose tool calls, and how what stands between them is read.
+
+    Families without a section of calls have the call's own markers as section markers;
+    `argument_begin` is NOT_TOLD where name and arguments are not parted by a token. The grammars
+    are described in docs/validators.md.
+    """
 
     section_begin: int
     call_begin: int
     argument_begin: int
     call_end: int
     section_end: int
+    grammar: str = "kimi"
+
+
+class ChannelMarkers(Record, frozen=True, kw_only=True):
+    """Ids of a format that writes messages into named channels (gpt-oss) and has no think token.
+
+    `names` maps a word of a header (each channel, and "assistant") to its ids.
+    """
+
+    start: int
+    channel: int
+    message: int
+    end: int
+    names: dict[str, list[int]]
 
 
 class ModeProfile(Record, frozen=True, kw_only=True):
-    """What the chat template does in one mode, found by rendering a probe conversation.
+    """What the chat template does in one mode, found by rendering probe conversations.
 
-    `generation_prompt` are the ids that every prompt must end with; `think` says in which state
-    the model starts: "open" (the prompt opened it), "closed" (the prompt closed it: the answer
-    begins at once) or "none" (the prompt leaves it to the model).
+    `generation_prompt` are the ids that every prompt must end with (`after_tool`: where the last
+    message is a tool's, if other ids stand there); `think` says in which state the model starts:
+    "open" (the prompt opened it), "closed" (the prompt closed it: the answer begins at once) or
+    "none" (the prompt leaves it to the model). `control` counts special ids: of one user turn with
+    the generation prompt ("base"), and what a system message ("system") and a further exchange
+    ("turn") add; a key is missing where the template does not add them up so simply.
     """
 
     template_kwargs: dict[str, Any]
     generation_prompt: list[int]
     think: Literal["open", "closed", "none"]
+    after_tool: list[int] = []
+    control: dict[str, dict[int, int]] = {}
 
 
 class TokenProfile(Record, frozen=True, kw_only=True):
     """What the pinned tokenizer and chat template say about ids. Probed, never assumed.
 
     `assigned` are the half-open ranges of ids that the tokenizer maps to a token; the model may
-    have more output rows (`vocab_padded`), and an id in that gap is never right.
+    have more output rows (`vocab_padded`), and an id in that gap is never right. `role_openers`
+    maps a role to the special ids with which the template opens its message. `date` is the frozen
+    date that the template writes into prompts, "" for one that writes none.
     """
 
     stop_ids: list[int]
     think_open: int | None = None
     think_close: int | None = None
     tools: ToolMarkers | None = None
+    channels: ChannelMarkers | None = None
     forbidden_output_ids: list[int] = []
     assigned: list[tuple[int, int]]
     vocab_padded: int
     special_tokens: dict[int, str]
+    bos_id: int | None = None
+    role_openers: dict[str, list[int]] = {}
+    date: str = ""
     modes: dict[str, ModeProfile]
     template_sha256: str
     tokenizer_sha256: str
@@ -269,12 +327,66 @@ class TokenProfile(Record, frozen=True, kw_only=True):
         return max((end for _, end in self.assigned), default=0)
 
 
+class Kind(StrEnum):
+    """What a stretch of ids is."""
+
+    PROMPT = "prompt"
+    REASONING = "reasoning"
+    ANSWER = "answer"
+    TOOL_CALL = "tool_call"
+    SPECIAL = "special"
+
+
+class Segment(NamedTuple):
+    """The half-open range [start, end) of a list of ids."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+class IdKind:
+    """Bits of `SampleContext.kinds`: what the token profile says of an id."""
+
+    OUTSIDE = 1
+    """The output layer has no such row."""
+    UNASSIGNED = 2
+    FORBIDDEN = 4
+    STOP = 8
+    SPECIAL = 16
+
+
+class Expected(Record, frozen=True, kw_only=True):
+    """What the config expects of one category.
+
+    `rates` maps a reason code to the share of samples that may have it; `shortest` is the fewest
+    output tokens of a whole answer, `output_tokens` their mean (None: nothing is expected).
+    """
+
+    rates: dict[str, float] = {}
+    shortest: int = 1
+    output_tokens: int | None = None
+
+
 class SampleContext(Record, frozen=True, kw_only=True):
-    """What a validator may know beside the sample itself. `prompt` is None when not needed."""
+    """What a validator may know beside the sample itself; made once and shared by all of them.
+
+    `output` are the output ids (int64, shape (n,), read-only), `kinds` their `IdKind` bits (uint8,
+    shape (n,)), `specials` the positions of special ids among them, `segments` the stretches of
+    reasoning, answer and tool calls. `prompt`, `decode` and `encode` are None where whoever judges
+    does not have them: skip then.
+    """
 
     profile: TokenProfile
     mode: ModeProfile
+    output: "npt.NDArray[np.int64]"
+    kinds: "npt.NDArray[np.uint8]"
+    specials: list[int]
+    segments: list[Segment]
     prompt: Prompt | None = None
+    expected: Expected = Expected()
+    decode: Callable[[list[int]], str] | None = None
+    encode: Callable[[str], list[int]] | None = None
 
 
 class Counts(Record, frozen=True, kw_only=True):

@@ -1,39 +1,34 @@
-"""Messages to ids by the model's own chat template, ids to text, and the probed `TokenProfile`.
+"""Messages to ids by the model's own chat template, and ids to text.
 
 The only module that knows transformers, which it imports late: it costs seconds. Whatever
 `apply_chat_template` returns in a given version, what leaves here is a plain `list[int]`.
 """
 
-import hashlib
+import datetime
 import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
+from runner.errors import MachineError
 
-from runner.config import ModelMode
-from runner.errors import ConfigError, MachineError
-from runner.modelfiles import read_json
-from runner.records import ModeProfile, Record, TokenProfile, ToolMarkers
-
-_PROBE = [{"role": "user", "content": "probe"}]
-_THINK_TOKENS = (("<think>", "</think>"),)
-_TOOL_TOKENS = (
-    "<|tool_calls_section_begin|>",
-    "<|tool_call_begin|>",
-    "<|tool_call_argument_begin|>",
-    "<|tool_call_end|>",
-    "<|tool_calls_section_end|>",
-)
+FROZEN_DATE = datetime.date(2026, 1, 1)
+"""The date that templates see which write today's into every prompt (Llama 3, gpt-oss, SmolLM3).
+Fixed, so that a run that is continued on another day renders the same prompts; model.hints.date
+sets another."""
 
 
 class Tokenizer:
-    """A pinned tokenizer with its chat template."""
+    """A pinned tokenizer with its chat template, whose clock always shows `date`."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, date: datetime.date = FROZEN_DATE) -> None:
         self._inner = inner
+        self.date = date
+
+    def at(self, date: datetime.date) -> "Tokenizer":
+        """The same tokenizer with another frozen date."""
+        return Tokenizer(self._inner, date)
 
     def render(
         self,
@@ -48,19 +43,48 @@ class Tokenizer:
         Raises:
             RenderFault: the template refused the conversation, or gave something else than ids.
         """
+        kwargs = {**template_kwargs, "add_generation_prompt": generation_prompt}
+        return _plain_ids(self._apply(messages, tools, kwargs, tokenize=True))
+
+    def render_text(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        template_kwargs: Mapping[str, Any],
+    ) -> str:
+        """What `render` would turn into ids, as text. Raises RenderFault."""
+        kwargs = {**template_kwargs, "add_generation_prompt": True}
+        text = self._apply(messages, tools, kwargs, tokenize=False)
+        if not isinstance(text, str):
+            raise RenderFault("template", f"the template gave {type(text).__name__}, not text")
+        return text
+
+    def _apply(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        kwargs: Mapping[str, Any],
+        *,
+        tokenize: bool,
+    ) -> Any:
         import jinja2
 
         try:
-            ids = self._inner.apply_chat_template(
+            return self._inner.apply_chat_template(
                 messages,
                 tools=tools or None,
-                add_generation_prompt=generation_prompt,
-                tokenize=True,
-                **template_kwargs,
+                tokenize=tokenize,
+                **{"strftime_now": self._strftime, **kwargs},
             )
         except (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise RenderFault("template", f"{type(error).__name__}: {error}") from error
-        return _plain_ids(ids)
+
+    def _strftime(self, form: str) -> str:
+        return self.date.strftime(form)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a plain text, nothing added; text of special tokens gives their ids."""
+        return _plain_ids(self._inner.encode(text, add_special_tokens=False)) if text else []
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids, all at once, special tokens visible."""
@@ -83,6 +107,20 @@ class Tokenizer:
     def special_tokens(self) -> dict[int, str]:
         """Id to text of every added token: think and tool markers too, special or not."""
         return {i: str(t.content) for i, t in self._inner.added_tokens_decoder.items()}
+
+    @property
+    def control_ids(self) -> set[int]:
+        """Added tokens that the tokenizer's makers marked as special: never ordinary text."""
+        return {i for i, t in self._inner.added_tokens_decoder.items() if t.special}
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it is a Rust tokenizer, microseconds a prompt."""
+        return bool(self._inner.is_fast)
+
+    @property
+    def bos_id(self) -> int | None:
+        return None if self._inner.bos_token_id is None else int(self._inner.bos_token_id)
 
     @property
     def eos_id(self) -> int | None:
@@ -151,171 +189,3 @@ def load_tokenizer(
             next_step="use an instruct model, or put its chat_template.jinja into the folder",
         )
     return tokenizer
-
-
-class TokenizerFacts(Record, frozen=True, kw_only=True):
-    """What the model folder says beside the tokenizer itself."""
-
-    config: dict[str, Any] = {}
-    generation_config: dict[str, Any] = {}
-
-
-def facts_of(folder: Path | None) -> TokenizerFacts:
-    """config.json and generation_config.json of a model folder."""
-    return TokenizerFacts(
-        config=read_json(folder, "config.json"),
-        generation_config=read_json(folder, "generation_config.json"),
-    )
-
-
-def probe(
-    tokenizer: Tokenizer,
-    facts: TokenizerFacts,
-    modes: Mapping[str, ModelMode],
-    hints: Mapping[str, Any],
-) -> TokenProfile:
-    """What this tokenizer and template really do, found by asking them.
-
-    `hints` (model.hints in the config) may name `think_open`, `think_close` (token texts) and
-    `stop_tokens`; a hint that the tokenizer does not have is an error.
-
-    Raises:
-        ConfigError: a hint contradicts the tokenizer, or two modes render the same prompt.
-    """
-    vocabulary = tokenizer.vocabulary
-    think_open, think_close = _think_ids(vocabulary, hints)
-    special = tokenizer.special_tokens
-    stop_ids = _stop_ids(tokenizer, facts, vocabulary, hints)
-    tools = _tool_markers(vocabulary)
-    allowed = {*stop_ids, think_open, think_close, *(_marker_ids(tools))}
-    profile_modes = {
-        name: _probe_mode(tokenizer, mode, think_open, think_close) for name, mode in modes.items()
-    }
-    _check_modes_differ(profile_modes)
-    assigned = _ranges(sorted(vocabulary.values()))
-    return TokenProfile(
-        stop_ids=stop_ids,
-        think_open=think_open,
-        think_close=think_close,
-        tools=tools,
-        forbidden_output_ids=sorted(set(special) - allowed),
-        assigned=assigned,
-        vocab_padded=max(_vocab_size(facts.config), assigned[-1][1]),
-        special_tokens=special,
-        modes=profile_modes,
-        template_sha256=hashlib.sha256(tokenizer.template.encode()).hexdigest(),
-        tokenizer_sha256=_vocabulary_hash(vocabulary, special),
-    )
-
-
-def _vocab_size(config: Mapping[str, Any]) -> int:
-    text = config.get("text_config")
-    inner = text if isinstance(text, dict) else config
-    return int(inner.get("vocab_size", 0))
-
-
-def _token_id(vocabulary: Mapping[str, int], text: str, hint: str) -> int:
-    if text not in vocabulary:
-        raise ConfigError(
-            "The config names a token that the tokenizer does not have.",
-            where=f"model.hints.{hint}",
-            found=text,
-            allowed="a token of the tokenizer's vocabulary",
-        )
-    return vocabulary[text]
-
-
-def _think_ids(
-    vocabulary: Mapping[str, int], hints: Mapping[str, Any]
-) -> tuple[int | None, int | None]:
-    if "think_open" in hints or "think_close" in hints:
-        return (
-            _token_id(vocabulary, str(hints.get("think_open")), "think_open"),
-            _token_id(vocabulary, str(hints.get("think_close")), "think_close"),
-        )
-    for open_text, close_text in _THINK_TOKENS:
-        if open_text in vocabulary and close_text in vocabulary:
-            return vocabulary[open_text], vocabulary[close_text]
-    return None, None
-
-
-def _stop_ids(
-    tokenizer: Tokenizer,
-    facts: TokenizerFacts,
-    vocabulary: Mapping[str, int],
-    hints: Mapping[str, Any],
-) -> list[int]:
-    """Every id that ends a turn: generation config, model config, tokenizer and hints together."""
-    found: set[int] = set()
-    for config in (facts.generation_config, facts.config):
-        eos = config.get("eos_token_id")
-        found.update(eos if isinstance(eos, list) else [] if eos is None else [eos])
-    if tokenizer.eos_id is not None:
-        found.add(tokenizer.eos_id)
-    found.update(_token_id(vocabulary, str(t), "stop_tokens") for t in hints.get("stop_tokens", ()))
-    return sorted(found)
-
-
-def _tool_markers(vocabulary: Mapping[str, int]) -> ToolMarkers | None:
-    if not all(token in vocabulary for token in _TOOL_TOKENS):
-        return None
-    names = msgspec.structs.fields(ToolMarkers)
-    return ToolMarkers(**{f.name: vocabulary[t] for f, t in zip(names, _TOOL_TOKENS, strict=True)})
-
-
-def _marker_ids(tools: ToolMarkers | None) -> list[int]:
-    return [] if tools is None else list(msgspec.structs.astuple(tools))
-
-
-def _probe_mode(
-    tokenizer: Tokenizer, mode: ModelMode, think_open: int | None, think_close: int | None
-) -> ModeProfile:
-    ids = tokenizer.render(_PROBE, [], mode.template_kwargs)
-    without = tokenizer.render(_PROBE, [], mode.template_kwargs, generation_prompt=False)
-    tail = ids[len(without) :] if ids[: len(without)] == without else []
-    return ModeProfile(
-        template_kwargs=dict(mode.template_kwargs),
-        generation_prompt=tail,
-        think=_think_state(tail, think_open, think_close),
-    )
-
-
-def _think_state(
-    tail: list[int], think_open: int | None, think_close: int | None
-) -> Literal["open", "closed", "none"]:
-    last = next((i for i in reversed(tail) if i in (think_open, think_close)), None)
-    if last is None:
-        return "none"
-    return "open" if last == think_open else "closed"
-
-
-def _check_modes_differ(modes: Mapping[str, ModeProfile]) -> None:
-    """A misspelt template kwarg is ignored by Jinja without a word; equal prompts give it away."""
-    seen: dict[tuple[int, ...], str] = {}
-    for name, mode in modes.items():
-        tail = tuple(mode.generation_prompt)
-        if tail and tail in seen:
-            raise ConfigError(
-                f"Modes {seen[tail]!r} and {name!r} render the same prompt, so the switch has no "
-                "effect.",
-                where=f"model.modes.{name}.template_kwargs",
-                found=str(mode.template_kwargs),
-                next_step="look up the switch's name in the model's chat template",
-            )
-        seen[tail] = name
-
-
-def _ranges(ids: list[int]) -> list[tuple[int, int]]:
-    """Sorted ids as half-open ranges."""
-    ranges: list[tuple[int, int]] = []
-    for i in ids:
-        if ranges and ranges[-1][1] >= i:
-            ranges[-1] = (ranges[-1][0], i + 1)
-        else:
-            ranges.append((i, i + 1))
-    return ranges
-
-
-def _vocabulary_hash(vocabulary: Mapping[str, int], special: Mapping[int, str]) -> str:
-    content = msgspec.json.encode([sorted(vocabulary.items()), sorted(special.items())])
-    return hashlib.sha256(content).hexdigest()

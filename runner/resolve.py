@@ -9,10 +9,12 @@ from typing import Any
 from runner.config import Config
 from runner.gates import check_gates
 from runner.identity import digest_of, identity_of, run_name
-from runner.modelfiles import find_model
+from runner.modelfiles import ModelFiles, find_model
 from runner.plugins import load_validators
-from runner.prompts.source import open_sources
+from runner.prompts.exclusion import Exclusion
+from runner.prompts.parts import open_parts
 from runner.rundir import RunDir
+from runner.servers.endpoint import ModelFacts
 
 
 class Resolved:
@@ -22,9 +24,11 @@ class Resolved:
         self.config = config
         self.overrides = overrides
         self.validators = load_validators(config.validators)
-        check_gates(config.gates, list(config.category.parts))
+        reasons = {reason for one in self.validators for reason in one.severity}
+        check_gates(config.gates, list(config.category.parts), reasons)
         self.model = find_model(config.model)
-        self.sources = open_sources(config)
+        self.parts = open_parts(config)
+        self.exclusion = Exclusion(config.prompts.exclude)
         self.identity = identity_of(config, self._facts())
         self.run = RunDir(
             Path(config.paths.outputs).expanduser().resolve()
@@ -34,10 +38,12 @@ class Resolved:
 
     def _facts(self) -> dict[str, Any]:
         mode = self.config.model.modes[self.config.mode.name]
+        excluded = {"exclude": self.exclusion.identity} if self.exclusion else {}
         return {
             **self.model.identity,
+            **excluded,
             "template_kwargs": mode.template_kwargs,
-            "prompts": {name: source.fingerprint for name, source in self.sources.items()},
+            "prompts": {name: part.identity for name, part in self.parts.items()},
         }
 
     @property
@@ -51,3 +57,14 @@ class Resolved:
             "mode": config.mode.name,
             "sampling": config.sampling.name,
         }
+
+
+def model_facts(config: Config, files: ModelFiles) -> ModelFacts:
+    """What a server must know of the model."""
+    return ModelFacts(
+        model_path=files.source,
+        gguf_path=str(files.gguf) if files.gguf else None,
+        context_length=config.model.context_length,
+        trust_remote_code=config.model.trust_remote_code,
+        revision="" if files.folder is not None else (config.model.revision or ""),
+    )

@@ -16,22 +16,32 @@ from runner.plan import is_current
 from runner.records import RunStatus
 from runner.resolve import Resolved
 from runner.rundir import RunState
+from runner.servers.flags import check_flags
+from runner.sharing import Shared
 
 
-def run(config: Config, overrides: list[str]) -> int:
-    """Do a run, continue it, or find it done; the exit code of its orderly end.
+def run(config: Config, overrides: list[str], shared: Shared) -> int:
+    """Do a run, continue it, or find it done; the exit code of its orderly end. `shared` is what
+    it has in common with the other jobs of this process.
 
     Raises:
         RunnerError: before the run directory was entered (config, files, lock).
     """
-    resolved = Resolved(config, overrides)
+    return work(Resolved(config, overrides), shared)
+
+
+def work(resolved: Resolved, shared: Shared) -> int:
+    """`run`, when the run directory is known."""
+    config = resolved.config
     console = Console(highlight=False)
     with resolved.run.locked():
         state = read_or_begin(resolved)
         if owes_nothing(resolved, state):
             announce_done(console, resolved.run, state)
             return 0 if state.status is RunStatus.DONE else BadAnswers.exit_code
-        return Attempt(resolved, state, console).run()
+        if config.prepare is not Prepare.only and not check_flags(config.server):
+            console.print("server flags: not checked, since its --help could not be had")
+        return Attempt(resolved, state, console, shared).run()
 
 
 def read_or_begin(resolved: Resolved) -> RunState:
@@ -55,4 +65,4 @@ def owes_nothing(resolved: Resolved, state: RunState) -> bool:
     if config.prepare is Prepare.only or (config.resume.retry_failed and state.counts.failed):
         return False
     limits = {name: gate["limit"] for name, gate in state.gates.items()}
-    return limits == config.gates and is_current(resolved.run, config, resolved.sources)
+    return limits == config.gates and is_current(resolved.run, config, resolved.parts)

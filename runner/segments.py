@@ -1,31 +1,16 @@
-"""Where reasoning, answer and tool calls lie in a sample's ids. Pure, on ids, one pass.
+"""Where reasoning, answer and tool calls lie in a sample's ids. Pure, on ids.
 
-Used by stats (token counts), by `runs decode` and by the report (colours). It describes what is
-there, well-formed or not; whether it is right is the validators' business.
+Used by the judge, by stats (token counts), by `runs decode` and by the report (colours). It
+describes what is there, well-formed or not; whether it is right is the validators' business. Only
+special ids are looked at one by one, so its cost hardly grows with the length of the text.
 """
 
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from runner.records import ModeProfile, TokenProfile
+from runner.records import ChannelMarkers, Kind, ModeProfile, Segment, TokenProfile
 
-
-class Kind(StrEnum):
-    """What a stretch of ids is."""
-
-    PROMPT = "prompt"
-    REASONING = "reasoning"
-    ANSWER = "answer"
-    TOOL_CALL = "tool_call"
-    SPECIAL = "special"
-
-
-class Segment(NamedTuple):
-    """The half-open range [start, end) of a list of ids."""
-
-    kind: Kind
-    start: int
-    end: int
+__all__ = ["Kind", "Lengths", "Segment", "lengths_of", "segments_of", "tally"]
 
 
 class Lengths(NamedTuple):
@@ -37,36 +22,107 @@ class Lengths(NamedTuple):
     special: int
 
 
-def segments_of(output_ids: list[int], profile: TokenProfile, mode: ModeProfile) -> list[Segment]:
+def segments_of(
+    output_ids: Sequence[int],
+    profile: TokenProfile,
+    mode: ModeProfile,
+    specials: Sequence[int] | None = None,
+) -> list[Segment]:
     """The output as consecutive segments that cover it exactly.
 
     Reasoning lasts from the start (when the prompt opened it) or from a think-open id to the next
     think-close id; a tool call from section_begin to section_end, wherever it stands. A special
-    token is a segment of its own.
+    token is a segment of its own. In a format with channels the headers are special, the channel
+    says what a message is, and one addressed to a tool is a tool call.
+
+    `specials` are the positions of special ids, for a caller that knows them already.
     """
+    if specials is None:
+        known = profile.special_tokens
+        specials = [i for i, token in enumerate(output_ids) if token in known]
+    if profile.channels is not None:
+        return _channel_segments(output_ids, profile.channels, specials)
+    return _marked_segments(output_ids, profile, mode, specials)
+
+
+def _marked_segments(
+    ids: Sequence[int], profile: TokenProfile, mode: ModeProfile, specials: Sequence[int]
+) -> list[Segment]:
     reasoning, calling = mode.think == "open", False
+    tools = profile.tools
     found: list[Segment] = []
-    for position, token in enumerate(output_ids):
-        if token in profile.special_tokens:
-            found.append(Segment(Kind.SPECIAL, position, position + 1))
-            reasoning = (reasoning or token == profile.think_open) and token != profile.think_close
-            if profile.tools is not None:
-                calling = (calling or token == profile.tools.section_begin) and (
-                    token != profile.tools.section_end
-                )
-            continue
-        kind = Kind.TOOL_CALL if calling else Kind.REASONING if reasoning else Kind.ANSWER
-        if found and found[-1].kind is kind and found[-1].end == position:
-            found[-1] = found[-1]._replace(end=position + 1)
-        else:
-            found.append(Segment(kind, position, position + 1))
+    start = 0
+    for position in specials:
+        if start < position:
+            found.append(Segment(_kind(reasoning, calling), start, position))
+        found.append(Segment(Kind.SPECIAL, position, position + 1))
+        start = position + 1
+        token = ids[position]
+        reasoning = (reasoning or token == profile.think_open) and token != profile.think_close
+        if tools is not None:
+            calling = (calling or token == tools.section_begin) and token != tools.section_end
+    if start < len(ids):
+        found.append(Segment(_kind(reasoning, calling), start, len(ids)))
     return found
 
 
-def lengths_of(output_ids: list[int], profile: TokenProfile, mode: ModeProfile) -> Lengths:
+def _kind(reasoning: bool, calling: bool) -> Kind:
+    return Kind.TOOL_CALL if calling else Kind.REASONING if reasoning else Kind.ANSWER
+
+
+def _channel_segments(
+    ids: Sequence[int], channels: ChannelMarkers, specials: Sequence[int]
+) -> list[Segment]:
+    """Messages `HEADER <message> CONTENT`; the first header began in the prompt."""
+    found: list[Segment] = []
+    kind, header, start = Kind.SPECIAL, 0, 0
+    for position in specials:
+        if start < position:
+            found.append(Segment(kind, start, position))
+        found.append(Segment(Kind.SPECIAL, position, position + 1))
+        start = position + 1
+        token = ids[position]
+        if token == channels.message:
+            kind = header_kind(list(ids[header:position]), channels)
+        elif token in (channels.start, channels.end):
+            kind, header = Kind.SPECIAL, start
+    if start < len(ids):
+        found.append(Segment(kind, start, len(ids)))
+    return found
+
+
+def header_kind(header: list[int], channels: ChannelMarkers) -> Kind:
+    """What a message with this header is. Ids beside role and channel name address a tool."""
+    before, after = header, list[int]()
+    if channels.channel in header:
+        at = header.index(channels.channel)
+        before, after = header[:at], header[at + 1 :]
+    name = channel_name(after, channels)
+    rest = after[len(channels.names[name]) :] if name else after
+    role = channels.names.get("assistant", [])
+    before = before[len(role) :] if before[: len(role)] == role else before
+    if rest or before:
+        return Kind.TOOL_CALL
+    return Kind.REASONING if name == "analysis" else Kind.ANSWER
+
+
+def channel_name(ids: list[int], channels: ChannelMarkers) -> str:
+    """The channel whose name these ids begin with, "" for none."""
+    for name, spelt in channels.names.items():
+        if name != "assistant" and ids[: len(spelt)] == spelt:
+            return name
+    return ""
+
+
+def lengths_of(output_ids: Sequence[int], profile: TokenProfile, mode: ModeProfile) -> Lengths:
     """How many output tokens are reasoning, answer, tool call and special."""
+    return tally(segments_of(output_ids, profile, mode))
+
+
+def tally(segments: Sequence[Segment]) -> Lengths:
+    """The lengths of these segments, by kind."""
     totals = dict.fromkeys(Kind, 0)
-    for kind, start, end in segments_of(output_ids, profile, mode):
+    for kind, start, end in segments:
         totals[kind] += end - start
     return Lengths(
         totals[Kind.REASONING], totals[Kind.ANSWER], totals[Kind.TOOL_CALL], totals[Kind.SPECIAL]

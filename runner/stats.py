@@ -57,16 +57,41 @@ LENGTH_NAMES = ("prompt", "reasoning", "answer", "total")
 
 
 @dataclass
+class Score:
+    """The mean of one validator's scores, over all the things that they are shares of."""
+
+    total: float = 0.0
+    weight: int = 0
+
+    def add(self, score: float, weight: int) -> None:
+        self.total += score * weight
+        self.weight += weight
+
+    def merge(self, other: "Score") -> None:
+        self.total += other.total
+        self.weight += other.weight
+
+    @property
+    def mean(self) -> float:
+        """NaN when nothing was scored."""
+        return self.total / self.weight if self.weight else float("nan")
+
+
+@dataclass
 class CategoryStats:
     """The figures of one category."""
 
     ok: int = 0
     rejected: int = 0
+    flagged: int = 0
+    """Samples, rejected ones among them, with at least one flagged reason."""
     prompt_tokens: int = 0
     output_tokens: int = 0
     finish: Counter[str] = field(default_factory=Counter)
     reasons: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """(validator, reason, severity) of failed checks; outcome `error` has severity "error"."""
+    scores: dict[str, Score] = field(default_factory=dict)
+    """By validator, for those that give one."""
     lengths: dict[str, Distribution] = field(
         default_factory=lambda: {name: Distribution() for name in LENGTH_NAMES}
     )
@@ -76,10 +101,6 @@ class CategoryStats:
         return self.ok + self.rejected
 
     @property
-    def flagged(self) -> int:
-        return sum(n for (_, _, severity), n in self.reasons.items() if severity == "flag")
-
-    @property
     def truncated_share(self) -> float:
         """Share of samples cut by length; NaN without samples."""
         return self.finish["length"] / self.samples if self.samples else float("nan")
@@ -87,10 +108,13 @@ class CategoryStats:
     def merge(self, other: "CategoryStats") -> None:
         self.ok += other.ok
         self.rejected += other.rejected
+        self.flagged += other.flagged
         self.prompt_tokens += other.prompt_tokens
         self.output_tokens += other.output_tokens
         self.finish.update(other.finish)
         self.reasons.update(other.reasons)
+        for name, score in other.scores.items():
+            self.scores.setdefault(name, Score()).merge(score)
         for name, distribution in other.lengths.items():
             self.lengths[name].merge(distribution)
 
@@ -102,7 +126,9 @@ class Stats:
         self.categories: dict[str, CategoryStats] = {}
 
     def add(self, judgement: Judgement) -> None:
-        one = self.categories.setdefault(judgement.category, CategoryStats())
+        if judgement.category not in self.categories:
+            self.categories[judgement.category] = CategoryStats()
+        one = self.categories[judgement.category]
         if judgement.rejected:
             one.rejected += 1
         else:
@@ -111,6 +137,10 @@ class Stats:
         one.output_tokens += judgement.output_tokens
         one.finish[judgement.finish] += 1
         one.reasons.update(_failed(judgement))
+        one.flagged += any(v.severity == "flag" for v in judgement.verdicts.values())
+        for name, verdict in judgement.verdicts.items():
+            if verdict.score is not None:
+                one.scores.setdefault(name, Score()).add(verdict.score, verdict.weight)
         one.lengths["prompt"].add(judgement.prompt_tokens)
         one.lengths["reasoning"].add(judgement.reasoning_tokens)
         one.lengths["answer"].add(judgement.answer_tokens + judgement.tool_call_tokens)

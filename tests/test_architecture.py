@@ -15,6 +15,7 @@ FLOORS: dict[str, int] = {
         (
             "config",
             "identity",
+            "budget",
             "rundir",
             "shards",
             "segments",
@@ -26,14 +27,34 @@ FLOORS: dict[str, int] = {
         1,
     ),
     **dict.fromkeys(
-        ("prompts", "modelfiles", "render", "servers", "engines", "tracking", "provenance"), 2
+        (
+            "prompts",
+            "modelfiles",
+            "render",
+            "escaping",
+            "rendering",
+            "servers",
+            "engines",
+            "tracking",
+            "provenance",
+        ),
+        2,
     ),
     **dict.fromkeys(
         (
             "ledger",
+            "gather",
+            "planned",
+            "plansummary",
+            "planwriter",
+            "preview",
             "plan",
             "resolve",
             "stopping",
+            "stall",
+            "notify",
+            "sharing",
+            "serverfacts",
             "serving",
             "generate",
             "recorder",
@@ -45,16 +66,21 @@ FLOORS: dict[str, int] = {
         ),
         3,
     ),
-    **dict.fromkeys(("cli", "runs", "run", "attempt", "callbacks", "__main__"), 4),
+    **dict.fromkeys(
+        ("cli", "runs", "run", "attempt", "serve", "doctor", "callbacks", "sweeping", "__main__"), 4
+    ),
 }
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "hydra": ("cli", "plugins", "callbacks"),
-    "omegaconf": ("cli", "plugins", "callbacks", "config"),
+    "omegaconf": ("cli", "plugins", "callbacks", "sweeping", "config"),
     "mlflow": ("tracking",),
     "transformers": ("render",),
     "zstandard": ("shards",),
     "aiohttp": ("engines", "servers"),
     "xllamacpp": ("servers",),
+    "datasets": ("prompts",),
+    "huggingface_hub": ("prompts",),
+    "pyarrow": ("prompts",),
     "sglang": (),
     "torch": (),
 }

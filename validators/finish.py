@@ -23,11 +23,7 @@ happened"}: the last id looks right, and only `matched` tells.
 from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
-
-from runner.records import NOT_TOLD, Outcome, Sample, SampleContext, Severity, Verdict
-
-Mask = np.ndarray[tuple[int], np.dtype[np.bool]]
+from runner.records import NOT_TOLD, IdKind, Kind, Outcome, Sample, SampleContext, Severity, Verdict
 
 
 class Finish:
@@ -47,18 +43,13 @@ class Finish:
 
     def check(self, sample: Sample, context: SampleContext) -> Verdict:
         """One verdict; the first reason that applies, in the order above."""
-        ids = np.asarray(sample.output_ids, dtype=np.int64)
-        stops = np.isin(ids, context.profile.stop_ids)
+        stops = [i for i in context.specials if context.kinds[i] & IdKind.STOP]
+        early = [i for i in stops if i < len(context.kinds) - 1]
         if sample.finish == "stop":
-            return self._stopped(sample, context, stops)
-        return self._cut(sample, context, stops)
+            return self._stopped(sample, context, early)
+        return self._cut(sample, context, stops, early)
 
-    def _stopped(
-        self,
-        sample: Sample,
-        context: SampleContext,
-        stops: Mask,
-    ) -> Verdict:
+    def _stopped(self, sample: Sample, context: SampleContext, early: list[int]) -> Verdict:
         if sample.matched_text:
             nan = "nan" in sample.matched_text.lower()
             return _fail("nan_stop" if nan else "text_stop", f"matched {sample.matched_text!r}")
@@ -67,30 +58,32 @@ class Finish:
             return _fail("wrong_stop", f"matched {sample.matched_token}, last id {last}")
         if sample.matched_token != last:
             return _fail("stop_not_last", f"matched {sample.matched_token}, last id {last}")
-        if stops[:-1].any():
-            return _fail("early_stop_id", f"at position {int(stops.argmax())} of {len(stops)}")
+        if early:
+            return _fail("early_stop_id", f"at position {early[0]} of {len(sample.output_ids)}")
         return Verdict(outcome=Outcome.PASS)
 
     def _cut(
-        self,
-        sample: Sample,
-        context: SampleContext,
-        stops: Mask,
+        self, sample: Sample, context: SampleContext, stops: list[int], early: list[int]
     ) -> Verdict:
         asked, got = sample.requested_max_new_tokens, len(sample.output_ids)
         told = got if sample.finish_length == NOT_TOLD else sample.finish_length
         if got != asked or told != asked:
-            ends_in_stop = got < asked and len(stops) > 0 and bool(stops[-1])
+            ends_in_stop = got < asked and stops[-1:] == [got - 1]
             reason = "length_on_stop" if ends_in_stop else "clamped_length"
             return _fail(reason, f"asked for {asked}, cut at {told}, {got} ids came")
-        if stops[:-1].any():
-            return _fail("early_stop_id", f"at position {int(stops.argmax())} of {got}")
-        thinking = _ends_in_reasoning(sample.output_ids, context)
+        if early:
+            return _fail("early_stop_id", f"at position {early[0]} of {got}")
+        thinking = ends_in_reasoning(context)
         return _fail("length_in_think" if thinking else "length_in_answer", f"cut at {got} tokens")
 
 
-def _ends_in_reasoning(ids: list[int], context: SampleContext) -> bool:
-    for token in reversed(ids):
+def ends_in_reasoning(context: SampleContext) -> bool:
+    """Whether the reasoning was still open at the end of the output."""
+    if context.profile.channels is not None:
+        kinds = [kind for kind, _, _ in context.segments if kind is not Kind.SPECIAL]
+        return not kinds or kinds[-1] is Kind.REASONING
+    for position in reversed(context.specials):
+        token = int(context.output[position])
         if token == context.profile.think_close:
             return False
         if token == context.profile.think_open:

@@ -22,35 +22,40 @@ Example: Kimi-K2.5's prompt ends in <think>, so a whole completion holds no <thi
 from collections.abc import Mapping
 from typing import ClassVar
 
-from runner.records import Outcome, Sample, SampleContext, Severity, Verdict
+from runner.records import IdKind, Outcome, Sample, SampleContext, Severity, Verdict
+
+REASONS = (
+    "think_in_instant",
+    "no_close",
+    "second_close",
+    "second_open",
+    "tool_before_close",
+    "empty_reasoning",
+    "missing_answer",
+)
 
 
 class Thinking:
     """See the module."""
 
-    reasons: ClassVar[Mapping[str, Severity]] = {
-        "think_in_instant": Severity.FLAG,
-        "no_close": Severity.FLAG,
-        "second_close": Severity.FLAG,
-        "second_open": Severity.FLAG,
-        "tool_before_close": Severity.FLAG,
-        "empty_reasoning": Severity.FLAG,
-        "missing_answer": Severity.FLAG,
-    }
+    reasons: ClassVar[Mapping[str, Severity]] = dict.fromkeys(REASONS, Severity.FLAG)
 
     def check(self, sample: Sample, context: SampleContext) -> Verdict:
         """One verdict; skip for a tokenizer without think tokens."""
         opener, closer = context.profile.think_open, context.profile.think_close
         if opener is None or closer is None:
             return Verdict(outcome=Outcome.SKIP)
-        ids = sample.output_ids
-        opens = [i for i, token in enumerate(ids) if token == opener]
-        closes = [i for i, token in enumerate(ids) if token == closer]
+        opens = _positions(context, opener)
+        closes = _positions(context, closer)
         if context.mode.think == "closed":
             return _instant(opens, closes)
         if context.mode.think == "none" and not opens and not closes:
             return Verdict(outcome=Outcome.SKIP)
         return _thinking(sample, context, opens, closes)
+
+
+def _positions(context: SampleContext, token: int) -> list[int]:
+    return [i for i in context.specials if context.output[i] == token]
 
 
 def _instant(opens: list[int], closes: list[int]) -> Verdict:
@@ -62,7 +67,7 @@ def _instant(opens: list[int], closes: list[int]) -> Verdict:
 def _thinking(
     sample: Sample, context: SampleContext, opens: list[int], closes: list[int]
 ) -> Verdict:
-    ids = sample.output_ids
+    size = len(sample.output_ids)
     start = 0 if context.mode.think == "open" else (opens[0] + 1 if opens else 0)
     extra = opens if context.mode.think == "open" else opens[1:]
     if extra:
@@ -70,19 +75,22 @@ def _thinking(
     if len(closes) > 1:
         return _fail("second_close", f"{len(closes)} times, the second at position {closes[1]}")
     tools = context.profile.tools
-    section = ids.index(tools.section_begin) if tools and tools.section_begin in ids else None
-    if section is not None and (not closes or section < closes[0]):
-        return _fail("tool_before_close", f"at position {section}")
+    sections = _positions(context, tools.section_begin) if tools is not None else []
+    if sections and (not closes or sections[0] < closes[0]):
+        return _fail("tool_before_close", f"at position {sections[0]}")
     if not closes:
         if sample.finish == "length":
             return Verdict(outcome=Outcome.SKIP)
-        return _fail("no_close", f"{len(ids)} tokens without a close")
+        return _fail("no_close", f"{size} tokens without a close")
     if closes[0] <= start:
         return _fail("empty_reasoning", f"closed at position {closes[0]}")
-    answer = [i for i in ids[closes[0] + 1 :] if i not in context.profile.stop_ids]
-    if not answer and sample.finish == "stop":
-        return _fail("missing_answer", f"closed at position {closes[0]} of {len(ids)}")
+    if sample.finish == "stop" and _only_stops(context, closes[0] + 1):
+        return _fail("missing_answer", f"closed at position {closes[0]} of {size}")
     return Verdict(outcome=Outcome.PASS)
+
+
+def _only_stops(context: SampleContext, start: int) -> bool:
+    return bool((context.kinds[start:] & IdKind.STOP).all())
 
 
 def _fail(reason: str, detail: str) -> Verdict:

@@ -17,52 +17,29 @@ kernel sampled from the rows between, at temperature 1, and every text view hid 
 from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
+from runner.records import IdKind, Outcome, Sample, SampleContext, Severity, Verdict
 
-from runner.records import Outcome, Sample, SampleContext, Severity, TokenProfile, Verdict
-
-Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
-Mask = np.ndarray[tuple[int], np.dtype[np.bool]]
+_BITS = {
+    "out_of_vocabulary": IdKind.OUTSIDE,
+    "unassigned": IdKind.UNASSIGNED,
+    "forbidden": IdKind.FORBIDDEN,
+}
+_ANY = IdKind.OUTSIDE | IdKind.UNASSIGNED | IdKind.FORBIDDEN
 
 
 class Vocab:
     """See the module."""
 
-    reasons: ClassVar[Mapping[str, Severity]] = {
-        "out_of_vocabulary": Severity.REJECT,
-        "unassigned": Severity.REJECT,
-        "forbidden": Severity.REJECT,
-    }
+    reasons: ClassVar[Mapping[str, Severity]] = dict.fromkeys(_BITS, Severity.REJECT)
 
     def check(self, sample: Sample, context: SampleContext) -> Verdict:
         """One verdict; the gravest reason that applies, with the first position in the detail."""
-        profile = context.profile
-        ids = np.asarray(sample.output_ids, dtype=np.int64)
-        wrong = {
-            "out_of_vocabulary": (ids < 0) | (ids >= profile.vocab_padded),
-            "unassigned": ~_assigned(ids, profile),
-            "forbidden": np.isin(ids, profile.forbidden_output_ids),
-        }
-        for reason, mask in wrong.items():
-            if mask.any():
-                return _fail(reason, ids, mask, profile)
-        return Verdict(outcome=Outcome.PASS)
-
-
-def _assigned(ids: Ids, profile: TokenProfile) -> Mask:
-    mask = np.zeros(len(ids), dtype=np.bool)
-    for start, end in profile.assigned:
-        mask |= (ids >= start) & (ids < end)
-    return mask
-
-
-def _fail(
-    reason: str,
-    ids: Ids,
-    mask: Mask,
-    profile: TokenProfile,
-) -> Verdict:
-    first, token = int(mask.argmax()), int(ids[mask.argmax()])
-    name = profile.special_tokens.get(token, "")
-    detail = f"id {token} {name} at position {first}; {int(mask.sum())} such of {len(ids)}"
-    return Verdict(outcome=Outcome.FAIL, reason=reason, detail=" ".join(detail.split()))
+        if not (context.kinds & _ANY).any():
+            return Verdict(outcome=Outcome.PASS)
+        reason = next(name for name, bit in _BITS.items() if (context.kinds & bit).any())
+        mask = (context.kinds & _BITS[reason]) > 0
+        first = int(mask.argmax())
+        token = sample.output_ids[first]
+        name = context.profile.special_tokens.get(token, "")
+        detail = f"id {token} {name} at position {first}; {int(mask.sum())} such of {len(mask)}"
+        return Verdict(outcome=Outcome.FAIL, reason=reason, detail=" ".join(detail.split()))

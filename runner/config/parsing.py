@@ -13,8 +13,9 @@ from typing import Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.config.prompting import check_prompting
 from runner.config.ranges import RANGES
-from runner.config.schema import Config, Server, ServerKind, SourceKind
+from runner.config.schema import Config, Server, ServerKind
 from runner.errors import ConfigError
 
 
@@ -34,6 +35,7 @@ def parse(cfg: DictConfig) -> Config:
                 found="???",
                 next_step=f"set it, for example {missing[0]}=VALUE",
             )
+        _check_mode_exists(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
     except OmegaConfBaseException as error:
@@ -41,6 +43,8 @@ def parse(cfg: DictConfig) -> Config:
     assert isinstance(config, Config)  # noqa: S101 - tells mypy what to_object of Config gives
     check_ranges(config)
     check_together(config)
+    if config.server.kind is ServerKind.sglang:
+        config.server.flags = {**config.model.launch_flags, **config.server.flags}
     return config
 
 
@@ -93,16 +97,21 @@ def check_ranges(config: Config) -> None:
             )
 
 
-def check_together(config: Config) -> None:
-    """Raise ConfigError where two settings contradict each other."""
-    model, mode, sampling = config.model, config.mode.name, config.sampling
-    if mode not in model.modes:
+def _check_mode_exists(cfg: DictConfig) -> None:
+    """Before interpolations that go through the mode are resolved, so that the message is ours."""
+    modes, mode = list(cfg.model.modes), str(cfg.mode.name)
+    if mode not in modes:
         raise ConfigError(
-            f"Model {model.name} has no mode {mode!r}.",
+            f"Model {cfg.model.name} has no mode {mode!r}.",
             where="mode",
             found=mode,
-            allowed=", ".join(sorted(model.modes)) or "none",
+            allowed=", ".join(sorted(modes)) or "none",
         )
+
+
+def check_together(config: Config) -> None:
+    """Raise ConfigError where two settings contradict each other."""
+    model, sampling = config.model, config.sampling
     if sampling.min_new_tokens > sampling.max_new_tokens:
         raise ConfigError(
             "sampling.min_new_tokens is above sampling.max_new_tokens.",
@@ -118,7 +127,7 @@ def check_together(config: Config) -> None:
             allowed=f"below model.context_length = {model.context_length}",
         )
     _check_server(config.server)
-    _check_source(config)
+    check_prompting(config)
 
 
 def _check_server(server: Server) -> None:
@@ -138,44 +147,6 @@ def _check_server(server: Server) -> None:
                 found=url,
                 allowed="http://HOST:PORT",
             )
-
-
-def _check_source(config: Config) -> None:
-    source, parts = config.source, config.category.parts
-    if not parts:
-        raise ConfigError("The category has no parts.", where="category.parts", found="{}")
-    for name in parts:
-        if not RANGES["task_name"][1](name):
-            raise ConfigError(
-                "A part's name becomes part of every sample id.",
-                where=f"category.parts.{name}",
-                found=name,
-                allowed=RANGES["task_name"][0],
-            )
-    if source.kind is SourceKind.file:
-        if not source.path:
-            raise ConfigError(
-                "source=file needs a file.",
-                where="source.path",
-                found="null",
-                next_step="source.path=prompts.jsonl",
-            )
-        if len(parts) > 1:
-            raise ConfigError(
-                "source=file reads one part, and this category has several.",
-                where="category",
-                found=", ".join(parts),
-                next_step="choose one, for example category=B4",
-            )
-    if source.kind is SourceKind.bundled:
-        for name, part in parts.items():
-            if part.bundled is None:
-                raise ConfigError(
-                    "This part has no bundled prompts.",
-                    where=f"category.parts.{name}.bundled",
-                    found="null",
-                    next_step="source=file source.path=prompts.jsonl",
-                )
 
 
 def key_types() -> dict[str, Any]:

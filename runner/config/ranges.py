@@ -14,6 +14,7 @@ _NAME: Check = (
     and v.isascii(),
 )  # fmt: skip
 
+
 RANGES: dict[str, Check] = {
     "task_name": _NAME,
     "model.name": _NAME,
@@ -41,6 +42,14 @@ RANGES: dict[str, Check] = {
     "category.n": _AT_LEAST_1,
     "category.parts.*.count": _AT_LEAST_1,
     "category.parts.*.n": _AT_LEAST_1,
+    "category.parts.*.weight": _POSITIVE,
+    "category.parts.*.max_prompt_tokens": _AT_LEAST_1,
+    "category.parts.*.hub.count": _AT_LEAST_1,
+    "category.parts.*.hub.first_rows": _AT_LEAST_1,
+    "category.total": _AT_LEAST_1,
+    "prompts.workers": _AT_LEAST_0,
+    "budget.output_tokens": _AT_LEAST_1,
+    "preview": _AT_LEAST_0,
     "tracking.interval_s": _POSITIVE,
     "tracking.flush_timeout_s": _AT_LEAST_0,
     "client.concurrency": _AT_LEAST_1,
@@ -53,5 +62,6 @@ RANGES: dict[str, Check] = {
     "breaker.window": _AT_LEAST_1,
     "breaker.max_rejected": _SHARE,
     "shutdown.drain_s": _AT_LEAST_0,
+    "notify.timeout_s": _POSITIVE,
 }
 """What each value may be. Sampling ranges are those of SGLang's own SamplingParams.verify."""

@@ -30,7 +30,32 @@ class SourceKind(Enum):
     """Which block of a part is read."""
 
     bundled = "bundled"
+    hub = "hub"
     file = "file"
+    custom = "custom"
+
+
+class TurnPolicy(Enum):
+    """Before which assistant turn a conversation is cut (runner.prompts.turns)."""
+
+    last_user = "last_user"
+    first_user = "first_user"
+    each_assistant_turn = "each_assistant_turn"
+
+
+class SpecialTokens(Enum):
+    """What becomes of a control token's text inside a prompt's own texts (runner.escaping)."""
+
+    refuse = "refuse"
+    escape = "escape"
+    allow = "allow"
+
+
+class Duplicates(Enum):
+    """What becomes of a prompt with the messages and tools of an earlier one."""
+
+    keep = "keep"
+    drop = "drop"
 
 
 class TrackingKind(Enum):
@@ -78,7 +103,8 @@ class Model:
 
     `path` is a local folder (or `asset://NAME`, one bundled with the program, or `package://NAME`,
     a file folder inside an installed package); null means that `id` is fetched from the hub at
-    `revision`. `gguf` is a file name inside `path` for llama.cpp.
+    `revision`. `gguf` is a file name inside `path` for llama.cpp. `launch_flags` are the flags with
+    which its makers start SGLang; `server.flags` come after them and win.
     """
 
     name: str = MISSING
@@ -91,15 +117,21 @@ class Model:
     default_mode: str = MISSING
     modes: dict[str, ModelMode] = field(default_factory=dict)
     hints: dict[str, Any] = field(default_factory=dict)
+    launch_flags: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class Restart:
-    """How often and how patiently a server that died is started again."""
+    """How often and how patiently a server that died is started again.
+
+    `ladder`: flags for the starts after it died of memory, one rung more each time; a rung only
+    lowers what is set, or sets what is not.
+    """
 
     max_restarts: int = 5
     backoff_s: float = 2.0
     backoff_max_s: float = 300.0
+    ladder: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -107,7 +139,9 @@ class Server:
     """A server: how it is started, or where it already runs.
 
     `flags` go to it verbatim under its own names (true = a bare flag, null or false = left out, a
-    list = several values). `port` 0 takes a free one.
+    list = several values). `port` 0 takes a free one. `command` stands for the interpreter and
+    module that start it; `stop_command` is run when it must end and ending `command` is not enough
+    (a container).
     """
 
     name: str = MISSING
@@ -119,6 +153,7 @@ class Server:
     env: dict[str, str] = field(default_factory=dict)
     python: str | None = None
     command: list[str] | None = None
+    stop_command: list[str] | None = None
     urls: list[str] = field(default_factory=list)
     ready_timeout_s: float = 3600.0
     stall_s: float = 900.0
@@ -158,31 +193,115 @@ class BundledSource:
 
 
 @dataclass
+class HubSource:
+    """A data set on the Hugging Face hub, or a local folder that `datasets` can load.
+
+    `revision` null: the newest commit, looked up at each start. `streaming` reads without keeping
+    the set on disk, and then `first_rows` says how much of it (null: all, by the set's own
+    metadata). `columns`: the adapter's word -> the column. `turns` (null: the part's) and `count` are
+    for this source.
+    """
+
+    id: str = MISSING
+    config: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    streaming: bool = False
+    first_rows: int | None = None
+    adapter: str = "auto"
+    columns: dict[str, Any] = field(default_factory=dict)
+    turns: TurnPolicy | None = None
+    licence: str = ""
+    count: int | None = None
+
+
+@dataclass
+class FileSource:
+    """A file, a glob of several, or a folder saved by `datasets`."""
+
+    path: str | None = None
+    adapter: str = "auto"
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Expected:
+    """What is expected of a part, to compare with what comes; null: nothing is.
+
+    `shortest` is the fewest tokens of a whole answer. `rates` maps a reason code to the share of
+    samples that may have it: canary and breaker also stop a run whose answers leave it by far.
+    """
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    truncated_share: float | None = None
+    shortest: int = 1
+    rates: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
 class Part:
-    """One named prompt set of a category. `count` null: the category's; null there: all rows."""
+    """One named prompt set of a category: what it reads from each kind of source, and how much.
+
+    `count` null: the category's; null there: the hub block's, or all rows. `weight` is its share of
+    `category.total`. `filters`: column -> comparison ("== easy", ">= 0.8"); rows that do not pass
+    are not there. `max_prompt_tokens`: longer prompts are skipped.
+    """
 
     title: str = ""
     bundled: BundledSource | None = None
+    hub: HubSource | None = None
+    file: FileSource | None = None
+    custom: dict[str, Any] | None = None
     count: int | None = None
     n: int | None = None
+    weight: float = 1.0
+    turns: TurnPolicy = TurnPolicy.last_user
+    filters: dict[str, str] = field(default_factory=dict)
+    max_prompt_tokens: int | None = None
+    expected: Expected = field(default_factory=Expected)
 
 
 @dataclass
 class Category:
-    """A named prompt set: one part, or a mix of several."""
+    """A named prompt set: one part, or a mix of several. `total`: rows over all parts, shared out
+    by weight; without it each part takes `count` rows."""
 
     name: str = MISSING
     parts: dict[str, Part] = MISSING
     count: int | None = None
+    total: int | None = None
     n: int = 1
 
 
 @dataclass
 class Source:
-    """Which of a part's blocks is read. `path` is for `kind: file`."""
+    """Which of a part's blocks is read. `path`, `adapter` and `columns` are for `kind: file`, and
+    go before what the part's own `file` block says."""
 
     kind: SourceKind = MISSING
     path: str | None = None
+    adapter: str | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Prompts:
+    """How rows become prompts. `exclude`: files of texts or ids that must not be asked. `workers`:
+    rendering processes (null: none for a fast tokenizer, some for a slow one)."""
+
+    special_tokens: SpecialTokens = SpecialTokens.escape
+    duplicates: Duplicates = Duplicates.keep
+    exclude: list[str] = field(default_factory=list)
+    workers: int | None = None
+
+
+@dataclass
+class Budget:
+    """Output tokens after which nothing more is sent: of the whole run, and of single parts."""
+
+    output_tokens: int | None = None
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -247,6 +366,14 @@ class Shutdown:
 
 
 @dataclass
+class Notify:
+    """`command` gets one JSON object on its standard input at each event (runner.notify)."""
+
+    command: list[str] | None = None
+    timeout_s: float = 10.0
+
+
+@dataclass
 class Paths:
     """`outputs` holds the run directories; absolute."""
 
@@ -266,6 +393,8 @@ class Config:
     sampling: Sampling = MISSING
     category: Category = MISSING
     source: Source = MISSING
+    prompts: Prompts = field(default_factory=Prompts)
+    budget: Budget = field(default_factory=Budget)
     validators: dict[str, Any] = field(default_factory=dict)
     tracking: Tracking = MISSING
     client: Client = field(default_factory=Client)
@@ -274,6 +403,8 @@ class Config:
     gates: dict[str, str] = field(default_factory=dict)
     resume: Resume = field(default_factory=Resume)
     shutdown: Shutdown = field(default_factory=Shutdown)
+    notify: Notify = field(default_factory=Notify)
     identity: IdentityKind = IdentityKind.standard
     prepare: Prepare = Prepare.run
+    preview: int = 0
     paths: Paths = MISSING

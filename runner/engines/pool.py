@@ -7,7 +7,8 @@ are set aside; a call of `send` starts them and `close` ends them.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from runner.engines.balance import EndpointState, choose, note_answer, note_fault, note_probe
 from runner.engines.base import Endpoint, Engine, EngineFault, EngineInfo, FaultKind, ServerLoad
@@ -28,6 +29,26 @@ class EndpointStats(Record, frozen=True, kw_only=True):
     output_tokens: int
     set_aside: int
     faults: dict[str, int]
+
+
+def merge_stats(stats: Iterable[EndpointStats]) -> list[EndpointStats]:
+    """One entry for each endpoint: counts added up, the latest state."""
+    merged: dict[str, EndpointStats] = {}
+    for one in stats:
+        past = merged.pop(one.endpoint, None)
+        if past is not None:
+            one = EndpointStats(
+                endpoint=one.endpoint,
+                in_use=one.in_use,
+                outstanding=one.outstanding,
+                sent=past.sent + one.sent,
+                answered=past.answered + one.answered,
+                output_tokens=past.output_tokens + one.output_tokens,
+                set_aside=past.set_aside + one.set_aside,
+                faults=dict(Counter(past.faults) + Counter(one.faults)),
+            )
+        merged[one.endpoint] = one
+    return list(merged.values())
 
 
 class Routed(Record, frozen=True, kw_only=True):
@@ -93,15 +114,37 @@ class EnginePool:
         """One description for all: the smallest limits, and everything raw by endpoint."""
         return merge_infos(await self.infos())
 
+    async def loads(self) -> dict[str, ServerLoad | None]:
+        """What each endpoint in use is doing; None for one that does not tell."""
+        in_use = [s.name for s in self._states if s.out_since is None]
+        answers = await asyncio.gather(*(_load_or_none(self._engines[name]) for name in in_use))
+        return dict(zip(in_use, answers, strict=True))
+
     async def load(self) -> ServerLoad | None:
         """The sum over the endpoints in use that tell; None when none tells."""
-        in_use = [self._engines[s.name] for s in self._states if s.out_since is None]
-        answers = await asyncio.gather(*(_load_or_none(engine) for engine in in_use))
-        return merge_loads([answer for answer in answers if answer is not None])
+        return merge_loads([load for load in (await self.loads()).values() if load is not None])
+
+    async def abandon(self, endpoint: str) -> None:
+        """Set one endpoint aside at once: its requests in flight end as `disconnected`, and it is
+        asked for its health after a pause, like any other that failed."""
+        state = next(state for state in self._states if state.name == endpoint)
+        if state.out_since is None:
+            state.out_since = self._clock()
+            state.set_aside += 1
+        await self._engines[endpoint].close()
 
     async def healthy(self) -> bool:
-        """True when at least one endpoint says that it can generate."""
-        return any(await asyncio.gather(*(e.healthy() for e in self._engines.values())))
+        """True when at least one endpoint says that it can generate; those are in use again."""
+        answers = await asyncio.gather(*(e.healthy() for e in self._engines.values()))
+        for state, answer in zip(self._states, answers, strict=True):
+            if answer:
+                state.out_since, state.failures_in_a_row = None, 0
+        return any(answers)
+
+    @property
+    def usable(self) -> int:
+        """Endpoints in use now."""
+        return sum(state.out_since is None for state in self._states)
 
     def stats(self) -> list[EndpointStats]:
         """The share of each endpoint so far, in the order of the config."""

@@ -1,92 +1,58 @@
-"""Where rows come from: a protocol, and JSON lines in a file. Lazy: rows are read when asked for.
+"""Where rows come from: what every source promises, and rows picked out of a stream.
 
-A source has a fixed number of rows, reads any of them by its number, and is known by its content,
-not by its path. ROW counts the lines that are not blank, from 0, within one file.
+A source has a fixed number of rows, numbered from 0 within one file or split; gives any of them in
+rising order; and is known by its content (or a pinned revision), never by its path. Rows are read
+when they are asked for, and no source holds its set in memory.
 """
 
-import hashlib
-from array import array
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from runner.config import Config, Part, SourceKind
-from runner.errors import ConfigError
-from runner.modelfiles import ASSETS
-from runner.prompts.shape import RowFault
+RowNumbers = npt.NDArray[np.int64]
+"""Row numbers, rising, without repeats; shape (rows,)."""
 
 
 class PromptSource(Protocol):
-    """Rows by number. `name` is "" when a category has one source."""
+    """Rows by number. `name` is "" when a part has one source; it becomes part of sample ids."""
 
     name: str
-    fingerprint: str
 
-    def __len__(self) -> int: ...
-
-    def read(self, row: int) -> Any:
-        """Row `row` as parsed data. Raises RowFault when it cannot be parsed."""
-
-
-class JsonlSource:
-    """A JSON lines file. Opening it reads it once for line offsets (8 bytes a row) and its hash.
-
-    Raises:
-        ConfigError: the file is not there, is a folder, or has no rows.
-    """
-
-    name = ""
-
-    def __init__(self, path: Path, where: str) -> None:
-        self.path = path
-        self._offsets = array("q")
-        digest, offset = hashlib.sha256(), 0
-        try:
-            with path.open("rb") as file:
-                for line in file:
-                    digest.update(line)
-                    if line.strip():
-                        self._offsets.append(offset)
-                    offset += len(line)
-            self._file = path.open("rb")
-        except OSError as error:
-            raise ConfigError(
-                "The prompt file cannot be read.",
-                where=where,
-                found=f"{path}: {error.strerror}",
-                allowed='JSON lines, {"messages": [...], "tools"?: [...]}',
-            ) from error
-        if not self._offsets:
-            raise ConfigError("The prompt file has no rows.", where=where, found=str(path))
-        self.fingerprint = digest.hexdigest()
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What says which rows these are: a content hash, or a data set at a revision."""
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        """How many rows there are; may read the whole source, or fetch it, the first time."""
 
-    def read(self, row: int) -> Any:
-        self._file.seek(self._offsets[row])
-        line = self._file.readline()
-        try:
-            return msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            where = f"row {row}, byte {self._offsets[row]} of {self.path.name}"
-            cut = "" if line.endswith(b"\n") else " (the file ends inside this row)"
-            raise RowFault("not_json", f"{where}: {error}{cut}") from None
+    def read(
+        self, rows: RowNumbers, columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """(row, parsed row) for each of `rows`, in order; a RowFault in place of a row that cannot
+        be parsed. `columns` names all that will be looked at; a source may give more.
 
-
-def open_sources(config: Config) -> Mapping[str, PromptSource]:
-    """The source of every part of the category, by part name.
-
-    Raises:
-        ConfigError: a file that cannot be read.
-    """
-    return {name: _open(config, name, part) for name, part in config.category.parts.items()}
+        Raises:
+            MachineError: the source cannot be read any more, or ends too early.
+        """
 
 
-def _open(config: Config, name: str, part: Part) -> PromptSource:
-    if config.source.kind is SourceKind.file:
-        return JsonlSource(Path(str(config.source.path)).expanduser().resolve(), "source.path")
-    file = part.bundled.file if part.bundled is not None else ""
-    return JsonlSource(ASSETS / "prompts" / file, f"category.parts.{name}.bundled.file")
+def pick(stream: Iterable[Any], rows: RowNumbers) -> Iterator[tuple[int, Any]]:
+    """The wanted rows of a stream of all rows; stops reading after the last one."""
+    wanted = iter(rows.tolist())
+    next_row = next(wanted, None)
+    if next_row is None:
+        return
+    for row, value in enumerate(stream):
+        if row == next_row:
+            yield row, value
+            next_row = next(wanted, None)
+            if next_row is None:
+                return
+
+
+def first_rows(source: PromptSource, count: int) -> list[Any]:
+    """The first rows, to look at."""
+    rows = np.arange(min(count, len(source)), dtype=np.int64)
+    return [value for _, value in source.read(rows)]

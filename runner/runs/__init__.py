@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runner.errors import MachineError, RunnerError
 from runner.runs import decode, listing, show, stop, sync, verify, watch
-from runner.runs.command import Command, add_outputs
+from runner.runs.command import RUN_HELP, Command, add_outputs
 from runner.runs.escape import safe
 from runner.runs.screen import open_screen
 
@@ -54,8 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m runner.runs",
         description="Look at finished and running runs; the installed name is rawtok-runs.",
-        epilog="RUN is a run directory, a run's id or a part of it, or `latest`. "
-        "Example: python -m runner.runs decode latest --shortest 2",
+        epilog=f"RUN is {RUN_HELP}. Example: python -m runner.runs decode latest --shortest 2",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS.values():

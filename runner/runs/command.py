@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 OUTPUTS_VARIABLE = "RAWTOK_OUTPUTS"
-RUN_HELP = "a run directory, a run's id or a part of it, or `latest` (worked on last)"
+RUN_HELP = "a run directory, a part of a run's name ([TASK/]PART), or `latest`"
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,9 @@ def run_decode(arguments: argparse.Namespace, screen: Console) -> int:
         Selection(ask, seed=arguments.seed, limit=arguments.limit, ids=_ids_of(ask, run))
         for ask in asks
     ]
-    picks = choose(selections, read_candidates(run, verdict_set), category=arguments.category)
+    named = all(ask.kind in ("id", "row") for ask in asks)
+    candidates = () if named else read_candidates(run, verdict_set)
+    picks = choose(selections, candidates, category=arguments.category)
     notes = [note for selection in selections if (note := selection.left_out)]
     if not picks:
         raise _nothing(run, notes)
@@ -269,16 +271,18 @@ def _add_looks(group: argparse._ArgumentGroup) -> None:
 COMMAND = Command(
     name="decode",
     summary="read samples as text: is this one cut short?",
-    text="""Samples as text, from the exact ids: prompt, reasoning, answer and tool calls apart.
+    text="""Samples as text, from the exact ids: prompt, reasoning, answer and tool calls
+apart.
 
-`ended` answers whether a sample is whole: `stop on id 7 <|im_end|>` is the model's own end, `CUT at
-768 tokens: length` is max_new_tokens. Without a selection: the 2 shortest, the 2 longest, 2 random.
-Control characters are shown as escapes (\\x1b); --json has everything exactly.
+`ended` answers whether a sample is whole: `stop on id 7 <|im_end|>` is the
+model's own end, `CUT at 768 tokens: length` is max_new_tokens. Without a
+selection: the 2 shortest, the 2 longest, 2 random. Control characters are
+shown as escapes (\\x1b); --json has everything exactly.
 
   python -m runner.runs decode latest
   python -m runner.runs decode latest --row 9539 --full
-  python -m runner.runs decode latest --category B4 --shortest 2 --longest 1 --no-prompt
-  python -m runner.runs decode latest --reason length_in_think --json | jq -r .ending
+  python -m runner.runs decode latest --category B4 --longest 1 --no-prompt
+  python -m runner.runs decode latest --reason no_close --json | jq -r .ending
 """,
     add_arguments=add_arguments,
     run=run_decode,

@@ -14,7 +14,7 @@ from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_json
 from runner.runs.escape import safe_line
 from runner.runs.figures import age, compact, rate, thousands
-from runner.runs.opening import shown_status
+from runner.runs.opening import all_runs, short_id, shown_status
 from runner.runs.screen import fill, new_table, say, say_json, say_table, status_text
 
 UNREADABLE = "unreadable"
@@ -27,8 +27,9 @@ Row = dict[str, Any]
 
 def read_rows(outputs: Path) -> list[Row]:
     """All runs under `outputs`, newest first. One that cannot be read is a row that says so."""
-    runs = [RunDir(path.parent) for path in sorted(outputs.glob("*/*/run.json"))]
-    return sorted((row_of(run) for run in runs), key=lambda row: row["created_at"], reverse=True)
+    return sorted(
+        (row_of(run) for run in all_runs(outputs)), key=lambda row: row["created_at"], reverse=True
+    )
 
 
 def row_of(run: RunDir) -> Row:
@@ -104,7 +105,12 @@ def print_rows(rows: Sequence[Row], screen: Console) -> None:
 def _cells(row: Row, *, wide: bool) -> Sequence[str | Text]:
     what = "/".join(row.get(key) or "-" for key in _NAMES)
     if wide:
-        return (short_id(row["id"]), safe_line(row["task"]), *_figures(row), safe_line(what))
+        return (
+            safe_line(short_id(row["id"])),
+            safe_line(row["task"]),
+            *_figures(row),
+            safe_line(what),
+        )
     first = Text(safe_line(" ".join(row.get(key) or "-" for key in _NAMES[1:])))
     under = f"\n{short_id(row['id'])} {row.get('model', '')} ({row['task']})"
     return (first.append(safe_line(under).replace("\\n", "\n"), "dim"), *_figures(row))
@@ -123,12 +129,6 @@ def _figures(row: Row) -> Sequence[str | Text]:
     )
 
 
-def short_id(name: str) -> str:
-    """The digest that ends a run's folder name: enough to name the run in a command."""
-    digest = name.rpartition("-")[2]
-    return safe_line(digest if len(digest) == 8 else name)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_json(parser, "one line of JSON for each run")
@@ -139,8 +139,9 @@ COMMAND = Command(
     summary="all runs: how far, how many rejected, how fast",
     text="""All runs under the outputs folder, newest first.
 
-`dead` is a run that was killed (kill -9, power): nothing that it finished is lost, and the same
-command continues it. The eight characters in the first column name the run in other commands.
+`dead` is a run that was killed (kill -9, power): nothing that it finished is
+lost, and the same command continues it. The eight characters in the first
+column name the run in other commands.
 
   python -m runner.runs list
   python -m runner.runs list --json | jq -r 'select(.status == "done") | .path'

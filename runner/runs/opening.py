@@ -1,6 +1,7 @@
 """From what a person typed to a run directory, and whether a process really works on it."""
 
 import fcntl
+import glob
 import socket
 import time
 from pathlib import Path
@@ -10,7 +11,8 @@ import yaml  # type: ignore[import-untyped]
 
 from runner.errors import ConfigError, MachineError
 from runner.records import Record, RunStatus
-from runner.rundir import DEAD_AFTER_S, RunDir, RunState, find_run
+from runner.rundir import DEAD_AFTER_S, RunDir, RunState
+from runner.runs.command import OUTPUTS_VARIABLE, RUN_HELP
 
 DEAD = "dead"
 """Shown instead of `running` when no process works on the run any more: it was killed."""
@@ -18,6 +20,10 @@ DEAD = "dead"
 
 DEFAULT_SET = "online"
 """The verdict set of a run that has no run.json to name its own."""
+
+
+_MARKS = ("run.json", "plan", ".lock")
+"""What tells a run directory from another folder."""
 
 
 class Retry(Record, frozen=True):
@@ -42,18 +48,63 @@ class Settings(Record, frozen=True):
 
 
 def open_run(name: str, outputs: Path) -> RunDir:
-    """The run that `name` means. A path to a run that was killed before its run.json also counts.
+    """The run that `name` means: a path, also of a run that was killed before its run.json; a part
+    of a run's folder name, with `TASK/` before it or not; or `latest`, the one worked on last.
+
+    One unreadable run does not stop the others from being found.
 
     Raises:
         ConfigError: none or several match.
     """
     path = Path(name).expanduser()
     for place in (path, outputs / name):
-        if place.is_dir() and any(
-            (place / part).exists() for part in ("run.json", "plan", ".lock")
-        ):
+        if place.is_dir() and any((place / part).exists() for part in _MARKS):
             return RunDir(place.resolve())
-    return find_run(name, outputs)
+    runs = all_runs(outputs)
+    if name == "latest" and runs:
+        return max(runs, key=_heartbeat)
+    task, _, part = name.rpartition("/")
+    matching = [run for run in runs if part in run.path.name and task in ("", run.path.parent.name)]
+    if len(matching) == 1:
+        return matching[0]
+    raise _no_single_run(name, outputs, matching or runs, several=bool(matching))
+
+
+def all_runs(outputs: Path) -> list[RunDir]:
+    """Every run under `outputs`, in the order of their names."""
+    return [RunDir(path.parent) for path in sorted(outputs.glob("*/*/run.json"))]
+
+
+def _heartbeat(run: RunDir) -> float:
+    try:
+        return run.read().heartbeat
+    except MachineError:
+        return 0.0
+
+
+def _no_single_run(name: str, outputs: Path, there: list[RunDir], *, several: bool) -> ConfigError:
+    shown = ", ".join(f"{run.path.parent.name}/{run.path.name}" for run in there[:8])
+    more = f", and {len(there) - 8} more" if len(there) > 8 else ""
+    return ConfigError(
+        "Several runs match." if several else "No run matches.",
+        where="RUN",
+        found=name,
+        allowed=f"{RUN_HELP}; there are: {shown or 'none'}{more}",
+        next_step=f"looked under {outputs}; for another place: --outputs DIR or {OUTPUTS_VARIABLE}",
+    )
+
+
+def reference_of(run: RunDir) -> str:
+    """The shortest name that finds a run: its digest, with the task where two tasks share it."""
+    digest = short_id(run.path.name)
+    twins = list(run.path.parent.parent.glob(f"*/*{glob.escape(digest)}*/run.json"))
+    return digest if len(twins) <= 1 else f"{run.path.parent.name}/{digest}"
+
+
+def short_id(name: str) -> str:
+    """The digest that ends a run's folder name: enough to name the run in a command."""
+    digest = name.rpartition("-")[2]
+    return digest if len(digest) == 8 else name
 
 
 def read_state(run: RunDir) -> RunState | None:

@@ -16,8 +16,8 @@ from rich.text import Text
 from runner.records import JudgedVerdict, Judgement
 from runner.runs.escape import escapes_of, safe, safe_line
 from runner.runs.picks import Pick
-from runner.runs.sample_view import Piece, SampleView, Stretch, boundaries_of, clip
-from runner.runs.screen import say
+from runner.runs.sample_view import Piece, SampleView, Stretch, clip
+from runner.runs.screen import say, say_labelled
 from runner.segments import Kind
 
 STYLES = {
@@ -60,7 +60,7 @@ def print_sample(
     _line(screen, "tokens", _counts(view))
     for style, text in verdict_lines(judgement):
         _line(screen, "verdict", text, style)
-    if boundaries_of(view):
+    if view.boundaries:
         _line(screen, "at", _boundaries(view))
     if look.prompt:
         _print_prompt(screen, view, look)
@@ -76,7 +76,7 @@ def print_sample(
 
 
 def _line(screen: Console, name: str, text: str, style: str = "") -> None:
-    say(screen, (f"  {name:<9}", "dim"), (text, style))
+    say_labelled(screen, f"  {name}", text, width=11, style=style)
 
 
 def _counts(view: SampleView) -> str:
@@ -90,7 +90,7 @@ def _counts(view: SampleView) -> str:
 
 
 def _boundaries(view: SampleView) -> str:
-    found = boundaries_of(view)
+    found = view.boundaries
     shown = ", ".join(f"{text} {position:,}" for text, position in found[:_MAX_BOUNDARIES])
     more = len(found) - _MAX_BOUNDARIES
     return safe_line(shown) + (f", and {more:,} more" if more > 0 else "")

@@ -38,13 +38,15 @@ class Ending(NamedTuple):
 
 
 class SampleView(NamedTuple):
-    """What is shown of a sample beside its verdicts."""
+    """What is shown of a sample beside its verdicts. `boundaries` are the special tokens of the
+    output with their positions, counted from 0."""
 
     sample: Sample
     ending: Ending
     lengths: Lengths
     prompt: list[Stretch]
     output: list[Stretch]
+    boundaries: list[tuple[str, int]]
 
 
 def view_of(sample: Sample, profile: TokenProfile, decoder: Decoder) -> SampleView:
@@ -53,6 +55,11 @@ def view_of(sample: Sample, profile: TokenProfile, decoder: Decoder) -> SampleVi
     return SampleView(
         sample=sample,
         ending=ending_of(sample, profile, mode),
+        boundaries=[
+            (profile.special_tokens[token], position)
+            for position, token in enumerate(sample.output_ids)
+            if token in profile.special_tokens
+        ],
         lengths=lengths_of(sample.output_ids, profile, mode),
         prompt=list(
             _decoded(sample.input_ids, _prompt_segments(sample, profile), profile, decoder)
@@ -94,10 +101,8 @@ def _decoded(
     decoder: Decoder,
 ) -> Iterator[Stretch]:
     for kind, start, end in segments:
-        if kind is Kind.SPECIAL:
-            yield Stretch(kind, start, end, profile.special_tokens[ids[start]])
-        else:
-            yield Stretch(kind, start, end, _text_of(ids[start:end], profile, decoder))
+        name = profile.special_tokens.get(ids[start], "") if kind is Kind.SPECIAL else ""
+        yield Stretch(kind, start, end, name or _text_of(ids[start:end], profile, decoder))
 
 
 def _text_of(ids: list[int], profile: TokenProfile, decoder: Decoder) -> str:
@@ -124,23 +129,39 @@ def state_at_end(output_ids: list[int], profile: TokenProfile, mode: ModeProfile
     return segments_of([*output_ids, NO_ID], profile, mode)[-1].kind
 
 
-_PLACES = {Kind.REASONING: "reasoning", Kind.ANSWER: "the answer", Kind.TOOL_CALL: "a tool call"}
+_PLACES = {
+    Kind.REASONING: "reasoning",
+    Kind.ANSWER: "the answer",
+    Kind.TOOL_CALL: "a tool call",
+    Kind.SPECIAL: "the header of a message",
+}
 
 
 def ending_of(sample: Sample, profile: TokenProfile, mode: ModeProfile) -> Ending:
     """The answer to: is this cut short?"""
-    state = state_at_end(sample.output_ids, profile, mode)
     if sample.finish == "length":
-        place = _place(sample, state, profile)
+        place = _place(sample, state_at_end(sample.output_ids, profile, mode), profile)
         text = f"CUT at {_tokens(sample)}: length, inside {place}{_clamped(sample)}"
         return Ending(text, cut=True, odd=True)
     text = f"whole: stop on {_stopper(sample, profile)} after {_tokens(sample)}"
-    if state is not Kind.ANSWER:
-        return Ending(f"{text}, but still inside {_PLACES[state]}", cut=False, odd=True)
+    if unfinished := _unfinished(sample, profile, mode):
+        return Ending(f"{text}, but still inside {unfinished}", cut=False, odd=True)
     lengths = lengths_of(sample.output_ids, profile, mode)
     if lengths.answer + lengths.tool_call == 0:
         return Ending(f"{text}, but with an empty answer", cut=False, odd=True)
     return Ending(text, cut=False, odd=False)
+
+
+def _unfinished(sample: Sample, profile: TokenProfile, mode: ModeProfile) -> str:
+    """What the model stopped in the middle of, or "".
+
+    In a format with channels the stop token itself ends a message, which may be a tool call.
+    """
+    if profile.channels is None:
+        state = state_at_end(sample.output_ids, profile, mode)
+        return "" if state is Kind.ANSWER else _PLACES[state]
+    state = state_at_end(sample.output_ids[:-1], profile, mode)
+    return "" if state in (Kind.ANSWER, Kind.TOOL_CALL) else _PLACES[state]
 
 
 def _tokens(sample: Sample) -> str:
@@ -171,11 +192,6 @@ def _stopper(sample: Sample, profile: TokenProfile) -> str:
     if sample.matched_text:
         return f"the text {sample.matched_text!r}"
     return "something the engine did not name"
-
-
-def boundaries_of(view: SampleView) -> list[tuple[str, int]]:
-    """(special token, its position in the output, counted from 0), in order."""
-    return [(one.text, one.start) for one in view.output if one.kind is Kind.SPECIAL]
 
 
 class Piece(NamedTuple):

@@ -32,7 +32,7 @@ def open_screen() -> Console:
         sys.stdout.reconfigure(errors="backslashreplace")
     probe = Console()
     plain = not probe.is_terminal or bool(os.environ.get("NO_COLOR")) or probe.is_dumb_terminal
-    width = None if probe.is_terminal else int(os.environ.get("COLUMNS") or _PIPE_WIDTH)
+    width = None if probe.is_terminal else _PIPE_WIDTH
     return _Screen(
         color_system=None if plain else "auto",
         width=width,
@@ -90,9 +90,25 @@ def say_table(screen: Console, table: Table) -> None:
         screen.out(line.rstrip(), highlight=False)
 
 
-def say(screen: Console, *parts: str | tuple[str, str]) -> None:
+def say(screen: Console, *parts: str | Text | tuple[str, str]) -> None:
     """One paragraph of text or (text, style); wrapped on a terminal, never cut elsewhere."""
     screen.print(Text.assemble(*parts), soft_wrap=not screen.is_terminal)
+
+
+def say_labelled(
+    screen: Console, label: str | Text, text: str | Text, *, width: int, style: str = ""
+) -> None:
+    """A label (dim unless it is a Text) in a column of `width`, then text that keeps to its own."""
+    content = Text(text, style) if isinstance(text, str) else text
+    name = Text(label, "dim") if isinstance(label, str) else label
+    if not screen.is_terminal:
+        say(screen, name.plain.ljust(width), content)
+        return
+    grid = Table.grid()
+    grid.add_column(width=width, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(name, content)
+    screen.print(grid)
 
 
 def say_json(screen: Console, value: Any) -> None:

@@ -15,9 +15,8 @@ from runner.runs.command import Command, add_json, add_run
 from runner.runs.escape import safe, safe_line
 from runner.runs.facts import Facts, Figures, Reason, read_facts
 from runner.runs.figures import age, duration, plural, rate, share, thousands
-from runner.runs.listing import short_id
-from runner.runs.opening import DEAD, open_run
-from runner.runs.screen import fill, new_table, say, say_json, say_table, status_text
+from runner.runs.opening import DEAD, open_run, reference_of
+from runner.runs.screen import fill, new_table, say, say_json, say_labelled, say_table, status_text
 
 _SEVERITY_STYLES = {"reject": "red", "error": "red", "flag": "yellow", "info": "dim"}
 
@@ -44,7 +43,7 @@ def _head(facts: Facts, screen: Console) -> None:
         say(screen, safe(facts.reason))
     say(screen, "")
     for name, value in _head_lines(facts):
-        screen.print(Text.assemble((f"{name:<12}", "dim"), value), soft_wrap=not screen.is_terminal)
+        say_labelled(screen, name, value, width=12)
 
 
 def _status_parts(facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -169,8 +168,10 @@ def _files(run: RunDir, facts: Facts, screen: Console) -> None:
         say(screen, ("  ", ""), str(path.relative_to(run.path)))
     say(screen, "")
     say(screen, ("Next", "bold"))
-    for command, why in next_commands(facts):
-        say(screen, f"  {command}", (f"   {why}", "dim"))
+    commands = list(next_commands(facts))
+    width = max(len(command) for command, _ in commands)
+    for command, why in commands:
+        say_labelled(screen, Text(f"  {command}"), why, width=width + 5, style="dim")
 
 
 def _interesting(run: RunDir) -> list[Path]:
@@ -184,19 +185,19 @@ def _interesting(run: RunDir) -> list[Path]:
 
 def next_commands(facts: Facts) -> Iterator[tuple[str, str]]:
     """What a person would do next, by what the run looks like."""
-    name, base = short_id(Path(facts.path).name), "python -m runner.runs"
+    name, base = safe_line(reference_of(RunDir(Path(facts.path)))), "python -m runner.runs"
     if facts.status == "running":
         yield f"{base} watch {name}", "live"
     if facts.status in (DEAD, "interrupted"):
         yield "the same `python -m runner ...` command again", "continues the run"
     if facts.whole.reasons:
         reason = facts.whole.reasons[0].reason
-        yield f"{base} decode {name} --reason {safe_line(reason)}", "read what a check did not like"
+        yield f"{base} decode {name} --reason {safe_line(reason)}", "what a check did not like"
     if facts.whole.cut:
-        yield f"{base} decode {name} --finish length", "read the ones that were cut short"
+        yield f"{base} decode {name} --finish length", "those that were cut short"
     if facts.whole.samples:
-        yield f"{base} decode {name}", "read the shortest, the longest and two at random"
-    yield f"{base} verify {name}", "check every frame, id and count"
+        yield f"{base} decode {name}", "shortest, longest, random"
+    yield f"{base} verify {name}", "every frame, id and count"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -213,8 +214,9 @@ COMMAND = Command(
     summary="one run in full: accounting, finish, verdicts, lengths, files",
     text="""One run in full, read from its files: it may be running, finished or killed.
 
-The accounting line must balance: each planned sample is ok, rejected, failed, skipped or pending.
-`cut` is the share that reached max_new_tokens before the model had ended by itself.
+The accounting line must balance: each planned sample is ok, rejected, failed,
+skipped or pending. `cut` is the share that reached max_new_tokens before the
+model had ended by itself.
 
   python -m runner.runs show latest
   python -m runner.runs show 1f6cad1c --json | jq .counts

@@ -13,8 +13,14 @@ from runner.records import RunStatus
 from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_run
 from runner.runs.figures import duration, thousands
-from runner.runs.listing import short_id
-from runner.runs.opening import is_dead, lock_holder, lock_is_held, need_state, open_run
+from runner.runs.opening import (
+    is_dead,
+    lock_holder,
+    lock_is_held,
+    need_state,
+    open_run,
+    reference_of,
+)
 from runner.runs.screen import say
 
 _POLL_S = 0.2
@@ -55,7 +61,7 @@ def working_pid(run: RunDir, state: RunState) -> int:
             where=str(run.path),
             found=state.host,
             allowed=here,
-            next_step=f"on {state.host}: python -m runner.runs stop {short_id(run.path.name)}",
+            next_step=f"on {state.host}: python -m runner.runs stop {reference_of(run)}",
         )
     holder = lock_holder(run)
     if not lock_is_held(run) or holder != state.pid:
@@ -97,10 +103,11 @@ def _farewell(run: RunDir, screen: Console) -> None:
     state = need_state(run)
     counts = state.counts
     done = counts.ok + counts.rejected
+    again = " The same command continues it." if counts.pending else ""
     say(
         screen,
         f"The run is {state.status.value}: {thousands(done)} of {thousands(counts.planned)} "
-        "samples are saved. The same command continues it.",
+        f"samples are saved.{again}",
     )
 
 
@@ -112,11 +119,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="stop",
     summary="end a running run in an orderly way",
-    text="""Sends SIGTERM to the process of a running run on this host and waits until it has ended.
+    text="""Sends SIGTERM to the process of a running run on this host and waits until it
+has ended.
 
-Requests in flight may end within shutdown.drain_s; a second SIGTERM (kill PID) aborts them. What is
-finished is saved, the server is ended, and the same command continues the run. A process that
-does several jobs of a sweep stops with all of them.
+Requests in flight may end within shutdown.drain_s; a second SIGTERM (kill
+PID) aborts them. What is finished is saved, the server is ended, and the same
+command continues the run. A process that does several jobs of a sweep stops
+with all of them.
 
   python -m runner.runs stop latest
 """,

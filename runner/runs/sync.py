@@ -23,7 +23,10 @@ def run_sync(arguments: argparse.Namespace, screen: Console) -> int:
     if report.mended:
         say(screen, "The run was killed; MLflow now shows it as interrupted.")
     refused = f", {report.refused_events:,} refused" if report.refused_events else ""
-    say(screen, f"Sent {plural(report.sent_events, 'event')}{refused} to {safe(report.uri)}")
+    if report.sent_events or refused:
+        say(screen, f"Sent {plural(report.sent_events, 'event')}{refused} to {safe(report.uri)}")
+    else:
+        say(screen, f"Nothing was missing at {safe(report.uri)}")
     say(screen, f"MLflow run {report.mlflow_run_id}  {report.url}".rstrip())
     return 0
 
@@ -38,7 +41,8 @@ COMMAND = Command(
     name="sync",
     summary="send to MLflow what it has not got of a run",
     text="""Sends to MLflow what is missing of a run, from its own files: after MLflow was
-down, after the run was killed, or to another server. Doing it twice changes nothing.
+down, after the run was killed, or to another server. Doing it twice changes
+nothing.
 
   python -m runner.runs sync latest
   python -m runner.runs sync latest --uri http://127.0.0.1:5000

@@ -92,10 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="verify",
     summary="is everything there, and is it what was written?",
-    text="""Checks a run's files: every frame's checksum, every sealed file's hash and counts; then
-every sample: ids within the vocabulary, counts that agree with the ids, an id that the plan
-knows with the same prompt, no id twice; then that the accounting balances. Changes nothing.
-Exit 1 when something is wrong. A live run is checked up to its last whole frame.
+    text="""Checks a run's files: every frame's checksum, every sealed file's hash and
+counts; then every sample: ids within the vocabulary, counts that agree with
+the ids, an id that the plan knows with the same prompt, no id twice; then
+that the accounting balances. Changes nothing. Exit 1 when something is wrong.
+A live run is checked up to its last whole frame.
 
   python -m runner.runs verify latest
   python -m runner.runs verify latest --full --json | jq .problems

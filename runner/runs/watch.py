@@ -22,8 +22,7 @@ from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_run
 from runner.runs.escape import safe_line
 from runner.runs.figures import age, duration, rate, share, thousands
-from runner.runs.listing import short_id
-from runner.runs.opening import DEAD, choose_set, open_run, read_state, shown_status
+from runner.runs.opening import DEAD, choose_set, open_run, read_state, reference_of, shown_status
 from runner.runs.screen import fill, new_table, say, status_text
 from runner.runs.show import accounting_line
 from runner.shards import ShardReader
@@ -75,7 +74,7 @@ class Watcher:
         state = read_state(self._run)
         self._fold(choose_set(self._run, state, None))
         status = shown_status(self._run, state)
-        glance = Glance(short_id(self._run.path.name), status, state, self._stats)
+        glance = Glance(reference_of(self._run), status, state, self._stats)
         return glance if state is None else self._with_speed(glance, state)
 
     def _with_speed(self, glance: Glance, state: RunState) -> Glance:
@@ -260,10 +259,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="watch",
     summary="a running run, live",
-    text="""A running run, live, until it ends. It only reads files: it cannot disturb the run.
+    text="""A running run, live, until it ends. It only reads files: it cannot disturb the
+run.
 
-`now` is the speed of the last minute, `overall` that since generation began. Elsewhere than on a
-terminal it writes a line whenever something changed.
+`now` is the speed of the last minute, `overall` that since generation began.
+Elsewhere than on a terminal it writes a line whenever something changed.
 
   python -m runner.runs watch latest
   python -m runner.runs watch latest --interval-s 30 >> watch.log

@@ -2,7 +2,7 @@
 
 import abc
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from runner.config import ServerKind
 from runner.records import Record
@@ -42,12 +42,15 @@ class Server(Protocol):
     One task at a time calls start, restart or stop. `kind` as in the config. `launch` is the
     ordinal of the current launch; before the first, and for servers that we do not start, it is
     one less than the first. `last_cause` is the key of the last death's likely cause
-    (`logs.CAUSES`), "" if unknown.
+    (`logs.CAUSES`), "" if unknown. `lowered` are the flags that deaths of memory changed.
     """
 
     kind: ServerKind
     launch: int
     last_cause: str
+
+    @property
+    def lowered(self) -> dict[str, Any]: ...
 
     @property
     def endpoints(self) -> list[Endpoint]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -40,6 +41,10 @@ class ExternalServer(Lifetime):
     @property
     def endpoints(self) -> list[Endpoint]:
         return list(self._endpoints)
+
+    @property
+    def lowered(self) -> dict[str, Any]:
+        return {}
 
     async def start(self) -> None:
         """Return when every URL answers. Raises ServerError naming those that do not."""

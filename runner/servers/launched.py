@@ -5,12 +5,14 @@ and `server.log`. Launches are numbered through one attempt of a run.
 """
 
 import asyncio
+import dataclasses
 import json
 import os
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from runner.config import Restart, ServerKind
 from runner.config import Server as ServerConfig
@@ -26,6 +28,7 @@ from runner.servers.argv import (
     sglang_command,
 )
 from runner.servers.endpoint import Endpoint, Lifetime, ModelFacts
+from runner.servers.ladder import next_rung
 from runner.servers.llamacpp_main import API_KEY_ENV
 from runner.servers.process import ServerProcess
 from runner.servers.ready import ServerDied, wait_until_ready
@@ -68,7 +71,10 @@ class LaunchedServer(Lifetime):
         self.launch = first_launch - 1
         self.last_cause = ""
         self.restarts = 0
+        self.rungs = 0
         self._config = config
+        self._asked_flags = dict(config.flags)
+        self._shown: dict[str, Any] = {}
         self._model = model_facts
         self._launches_dir = launches_dir
         self._seed = seed
@@ -77,6 +83,7 @@ class LaunchedServer(Lifetime):
         self._process: ServerProcess | None = None
         self._up = asyncio.Event()
         self._up_since = 0.0
+        self._up_bytes = 0
         # What is wrong with the config shows now, before anything is started or written.
         COMMANDS[config.kind](config, model_facts, LaunchFacts(port=0, seed=0, folder=launches_dir))
 
@@ -89,14 +96,46 @@ class LaunchedServer(Lifetime):
         """The current launch's process: its pid, its log and how far the log has grown."""
         return self._process
 
+    @property
+    def lowered(self) -> dict[str, Any]:
+        """The flags that deaths of memory changed so far; {} while there was none."""
+        flags = self._config.flags
+        return {n: v for n, v in flags.items() if self._asked_flags.get(n) != v}
+
     async def start(self) -> None:
-        for _ in range(PORT_TRIES - 1):
+        """As promised by `Server`. One that is up already (see `adopt`) stays as it is."""
+        port_tries = PORT_TRIES
+        while not (self._up.is_set() and self.alive()):
             try:
-                return await self._launch()
+                await self._launch()
             except ServerDied as death:
-                if self._config.port or death.cause != "port_in_use":
+                port_tries -= death.cause == "port_in_use"
+                again = death.cause == "port_in_use" and not self._config.port and port_tries > 0
+                if not again and not self._step_down():
                     raise
-        return await self._launch()
+
+    def adopt(self, launches_dir: Path, *, first_launch: int) -> None:
+        """Go on for another run: the launch that is up becomes that run's `first_launch`, and the
+        restart budget is whole again."""
+        self._launches_dir = launches_dir
+        self.launch = first_launch
+        self.restarts = 0
+        folder = launches_dir / f"{first_launch:02d}"
+        folder.mkdir(parents=True)
+        log = str(self._process.log_path) if self._process is not None else ""
+        shown = {**self._shown, "shared": True, "log": log}
+        (folder / "argv.json").write_text(json.dumps(shown, indent=2) + "\n")
+
+    def _step_down(self) -> bool:
+        """After a death of memory: the next rung of the ladder, if there is one."""
+        if self.last_cause != "out_of_memory":
+            return False
+        step = next_rung(self._config.flags, self._config.restart.ladder, self.rungs)
+        if step is None:
+            return False
+        flags, self.rungs = step
+        self._config = dataclasses.replace(self._config, flags=flags)
+        return True
 
     async def stop(self) -> None:
         self._up.clear()
@@ -106,6 +145,7 @@ class LaunchedServer(Lifetime):
     async def restart(self, reason: str) -> None:
         """Tries until a launch comes up. Raises ServerError when `max_restarts` is spent."""
         policy = self._config.restart
+        self._note_death()
         if self._up.is_set():
             lived_s = time.monotonic() - self._up_since
             self.restarts = restarts_after(self.restarts, lived_s=lived_s)
@@ -114,6 +154,7 @@ class LaunchedServer(Lifetime):
             if self.restarts >= policy.max_restarts:
                 raise self._budget_spent(reason)
             self.restarts += 1
+            self._step_down()
             await asyncio.sleep(backoff_s(self.restarts, policy))
             try:
                 return await self.start()
@@ -133,9 +174,16 @@ class LaunchedServer(Lifetime):
             assert process is not None  # noqa: S101 - set before `_up` is
             await asyncio.wait({process.exited})
             if not process.stop_asked:
-                death = ServerDied(process, during="running")
-                self.last_cause = death.cause
-                return death.reason
+                return self._note_death()
+
+    def _note_death(self) -> str:
+        """Why the current process ended unasked; "" when it did not."""
+        process = self._process
+        if process is None or process.stop_asked or not process.exited.done():
+            return ""
+        death = ServerDied(process, during="running", since_bytes=self._up_bytes)
+        self.last_cause = death.cause
+        return death.reason
 
     async def _launch(self) -> None:
         """One start, in a folder of its own; on any failure nothing of it is left."""
@@ -156,7 +204,8 @@ class LaunchedServer(Lifetime):
         command = COMMANDS[self.kind](self._config, self._model, launch)
         url = ports.url_of(host, port)
         endpoint = Endpoint(url=url, api_key=self._api_key, name=url.partition("//")[2])
-        _write_argv(command, launch, url=url)
+        self._shown = _shown(command, launch, url=url, lowered=self.lowered)
+        (folder / "argv.json").write_text(json.dumps(self._shown, indent=2) + "\n")
         self._endpoints = [endpoint]
         await self._run(command, endpoint, folder=folder)
 
@@ -167,6 +216,8 @@ class LaunchedServer(Lifetime):
             log_path=(folder / "server.log").absolute(),
             term_timeout_s=self._config.term_timeout_s,
             secrets=[self._api_key] if self._api_key else [],
+            stop_command=self._config.stop_command,
+            remove=[command.secret_file[0]] if command.secret_file else [],
         )
         try:
             _write_secret(command)
@@ -180,6 +231,7 @@ class LaunchedServer(Lifetime):
         finally:
             _remove_secret(command)
         self._up_since = time.monotonic()
+        self._up_bytes = process.log_path.stat().st_size
         self._up.set()
 
     def _check_is_ours(self, process: ServerProcess, endpoint: Endpoint) -> None:
@@ -213,15 +265,17 @@ def _choose_key(config: ServerConfig) -> str:
     return secrets.token_hex(32)  # no leading dash, which command-line parsers stumble over
 
 
-def _write_argv(command: Command, launch: LaunchFacts, *, url: str) -> None:
-    shown = {
+def _shown(
+    command: Command, launch: LaunchFacts, *, url: str, lowered: dict[str, Any]
+) -> dict[str, Any]:
+    return {
         "argv": masked_argv(command.argv, secrets=[launch.api_key]),
         "env": masked_env(command.env),
         "seed": launch.seed,
         "url": url,
+        "lowered": lowered,
         "started_at": time.time(),
     }
-    (launch.folder / "argv.json").write_text(json.dumps(shown, indent=2) + "\n")
 
 
 def _write_secret(command: Command) -> None:

@@ -1,6 +1,7 @@
 """What a server's log tells: its last lines that say something, and the likely cause of death.
 
-Pure functions over text, but for `tail_text` and `tail_lines`, which read the end of a file.
+Pure functions over text, but for `tail_text` and `tail_lines`, which read the end of a file, and
+`LogLife`, which follows one.
 Patterns were collected from the messages of SGLang 0.5.x, PyTorch, Transformers and llama.cpp; an
 unknown message only means that no cause is named, the lines are shown in any case.
 """
@@ -11,8 +12,18 @@ from pathlib import Path
 from runner.records import Record
 
 TAIL_BYTES = 1 << 16
+READ_BYTES = 1 << 20
+"""Read at once; a log that grows faster than this between two looks is alive in any case."""
+ASKED = re.compile(rb'"(GET|HEAD) /\S* HTTP/[\d.]+"')
+"""Access lines of uvicorn for questions about the server itself."""
+CAUSE_LINES = 200
+"""How far back a cause is looked for: the tracebacks of eight processes, not the whole start."""
+HARMLESS = re.compile(r"\bignor(e|ed|ing)\b|\bskip(ped|ping)?\b|Warning\b", re.IGNORECASE)
+"""SGLang says `Ignore import error when loading ...` for every model that it cannot import."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-MEANINGLESS = re.compile(r"^[\s\-=*^~|#.]*$")
+MEANINGLESS = re.compile(r"^[\s\-=*^~|#.]*$|^\s+\[-")
+"""Nothing but rules, and the usage lines that argparse prints before what is wrong."""
+LINE_CHARS = 400
 
 
 class Cause(Record, frozen=True, kw_only=True):
@@ -34,6 +45,13 @@ CAUSES: list[tuple[re.Pattern[str], Cause]] = [
         r"port \d+ .{0,40}(is|already) (in use|taken|occupied)",
         r"couldn't bind",
         r"errno 98\b",
+    ),
+    _cause(
+        "kv_too_small",
+        "no memory is left for the KV cache: raise mem_fraction_static in server.flags, lower "
+        "context-length, or spread the model over more GPUs",
+        r"increase [`'\"]?(--)?mem[-_]fraction[-_]static",
+        r"\(increase .{0,20}mem.fraction.static",
     ),
     _cause(
         "out_of_memory",
@@ -128,6 +146,12 @@ CAUSES: list[tuple[re.Pattern[str], Cause]] = [
     ),
     _cause("disk_full", "the disk is full", r"no space left on device"),
     _cause("open_files", "too many open files: raise `ulimit -n`", r"too many open files"),
+    _cause(
+        "child_died",
+        "one of the server's own processes died: often the kernel's out-of-memory killer (dmesg)",
+        r"Subprocess \S+ .{0,40}crashed",
+        r"SIGQUIT received.{0,80}one child failed",
+    ),
 ]
 SIGNAL_CAUSES = {
     "SIGKILL": "killed from outside: often the kernel's out-of-memory killer (look at dmesg), or "
@@ -140,8 +164,10 @@ SIGNAL_CAUSES = {
 
 
 def find_cause(log_tail: str) -> Cause | None:
-    """The first cause in table order of which the text shows a sign."""
-    return next((cause for pattern, cause in CAUSES if pattern.search(log_tail)), None)
+    """The first cause in table order of which the last lines show a sign."""
+    lines = meaningful_lines(log_tail, count=CAUSE_LINES)
+    text = "\n".join(line for line in lines if not HARMLESS.search(line))
+    return next((cause for pattern, cause in CAUSES if pattern.search(text)), None)
 
 
 def likely_cause(log_tail: str, *, signal: str | None = None) -> str:
@@ -153,25 +179,53 @@ def likely_cause(log_tail: str, *, signal: str | None = None) -> str:
 
 
 def meaningful_lines(text: str, *, count: int) -> list[str]:
-    """The last `count` lines that say something: no blank ones, rules, colours, repetitions; of a
-    progress bar (redrawn by carriage returns) only its last state."""
+    """The last `count` lines that say something: no blank ones, rules, colours, repetitions; long ones
+    are cut; of a progress bar (redrawn by carriage returns) only its last state."""
     kept: list[str] = []
     for line in text.split("\n"):
-        shown = ANSI.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()
+        shown = ANSI.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()[:LINE_CHARS]
         if not MEANINGLESS.match(shown) and kept[-1:] != [shown]:
             kept.append(shown)
     return kept[-count:] if count else []
 
 
-def tail_text(path: Path, *, max_bytes: int = TAIL_BYTES) -> str:
-    """The end of a file as text, from a whole line on; "" when the file does not exist."""
+def tail_text(path: Path, *, max_bytes: int = TAIL_BYTES, since_bytes: int = 0) -> str:
+    """The end of a file as text, of what came after the first `since_bytes`, from a whole line on;
+    "" when the file does not exist."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        file.seek(max(0, size - max_bytes))
+        file.seek(max(since_bytes, size - max_bytes))
         text = file.read(max_bytes).decode(errors="replace")
-    return text if size <= max_bytes else text.partition("\n")[2]
+    return text if size - since_bytes <= max_bytes else text.partition("\n")[2]
+
+
+class LogLife:
+    """How far a log has grown, not counting the lines that our own questions leave in it.
+
+    A server that answers /health with 503 for ever, or whose load is asked for while it hangs,
+    writes one access line for each: that is no life.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_to = 0
+        self._bytes = 0
+
+    def bytes(self) -> int:
+        """Bytes so far of lines that say something. Reads what is new."""
+        if not self._path.exists():
+            return 0
+        with self._path.open("rb") as file:
+            file.seek(self._read_to)
+            data = file.read(READ_BYTES)
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if len(data) == READ_BYTES and not end:
+            end = len(data)
+        self._read_to += end
+        self._bytes += sum(len(line) for line in data[:end].splitlines() if not ASKED.search(line))
+        return self._bytes
 
 
 def tail_lines(path: Path, *, count: int) -> list[str]:

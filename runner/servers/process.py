@@ -17,7 +17,7 @@ from runner.errors import MachineError, ServerError
 from runner.records import Record
 from runner.servers import supervisor
 from runner.servers.endpoint import Lifetime
-from runner.servers.logs import tail_lines
+from runner.servers.logs import LogLife, tail_lines
 
 
 class ProcessExit(Record, frozen=True, kw_only=True):
@@ -48,9 +48,12 @@ class ServerProcess(Lifetime):
         log_path: Path,
         term_timeout_s: float = 30.0,
         secrets: Sequence[str] = (),
+        stop_command: Sequence[str] | None = None,
+        remove: Sequence[Path] = (),
     ) -> None:
         self.argv = list(argv)
         self.log_path = log_path
+        self._life = LogLife(log_path)
         self.pid = 0
         self.stop_asked = False
         self.exited: asyncio.Future[ProcessExit] = asyncio.get_running_loop().create_future()
@@ -67,6 +70,8 @@ class ServerProcess(Lifetime):
             "log": str(log_path),
             "term_timeout_s": term_timeout_s,
             "secrets": list(secrets),
+            "remove": [str(path) for path in remove],
+            "stop_command": None if stop_command is None else list(stop_command),
         }
 
     async def start(self) -> None:
@@ -110,8 +115,8 @@ class ServerProcess(Lifetime):
         return tail_lines(self.log_path, count=count)
 
     def log_bytes(self) -> int:
-        """The size of the log: while it grows, something is alive in there."""
-        return self.log_path.stat().st_size if self.log_path.exists() else 0
+        """How far the log has grown by itself: while it grows, something is alive in there."""
+        return self._life.bytes()
 
     def _spawn(self) -> None:
         """Run the supervisor by its file: it then needs neither our packages nor our sys.path."""

@@ -7,6 +7,7 @@ time-out counts only while its log does not advance, and death is noticed at onc
 import asyncio
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -22,11 +23,15 @@ SHOWN_LINES = 12
 
 
 class ServerDied(ServerError):
-    """A server's process ended unasked. `reason` in one line, `cause` a key of `logs.CAUSES`."""
+    """A server's process ended unasked. `reason` in one line, `cause` a key of `logs.CAUSES`.
 
-    def __init__(self, process: ServerProcess, *, during: str) -> None:
+    The cause is looked for in the log from `since_bytes` on: what a server said while it started
+    is no reason for its death a day later.
+    """
+
+    def __init__(self, process: ServerProcess, *, during: str, since_bytes: int = 0) -> None:
         how = process.exited.result()
-        text = tail_text(process.log_path)
+        text = tail_text(process.log_path, since_bytes=since_bytes)
         lines = process.log_tail(SHOWN_LINES)
         known = find_cause(text)
         advice = likely_cause(text, signal=how.signal)
@@ -69,6 +74,19 @@ async def health_status(session: aiohttp.ClientSession, endpoint: Endpoint) -> i
             return answer.status
     except (aiohttp.ClientError, TimeoutError, OSError):
         return 0
+
+
+async def listens(endpoint: Endpoint) -> bool:
+    """Whether anybody accepts a connection there. A busy server does, a dead one does not."""
+    parts = urlsplit(endpoint.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(HEALTH_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 async def _healthy_or_dead(

@@ -15,7 +15,9 @@ the keeper is killed, the orphans fall to the guard (both are child subreapers),
 If the guard is killed, its pipe to the keeper closes and the keeper ends the tree. The server's
 main process also asks the kernel to be killed with the keeper (PR_SET_PDEATHSIG), in case both go.
 
-Control pipe: one line of JSON, `{"argv", "env", "log", "term_timeout_s", "secrets"}`, then
+Control pipe: one line of JSON, `{"argv", "env", "log", "term_timeout_s", "secrets",
+"stop_command", "remove"}` (stop_command is null, or what ends a server that is not below us: a
+container; `secrets` are masked in the log; `remove` are files to be deleted at the end), then
 `stop SECONDS` at most a few times; end of file means `stop term_timeout_s`.
 Status pipe: lines of JSON, `{"event": "started", "pid"}` or `{"event": "failed", "error"}`, then
 `{"event": "exited", "code", "signal"}` when the server's main process ends, then maybe
@@ -213,6 +215,7 @@ class Keeper:
         if self.server in ended:
             self.report_exit(os.waitstatus_to_exitcode(ended[self.server]))
             self.stop(LEFTOVER_TIMEOUT_S)
+            self.ask_to_end()
         return not some_left
 
     def report_exit(self, code: int) -> None:
@@ -226,9 +229,36 @@ class Keeper:
         """Ask everything to end; a later call can only bring the deadline forward."""
         deadline = time.monotonic() + timeout_s
         if self.deadline is None:
-            signal_all(signal.SIGTERM, group=self.server)
+            self.ask_to_end()
             self.deadline = deadline
+            self.run_stop_command()
         self.deadline = min(self.deadline, deadline)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM to the main process: it drains, and ends its children in its own order (SGLang
+        takes a worker that ends by itself for a crash). To all of them once it is gone."""
+        if self.exited:
+            signal_all(signal.SIGTERM, group=self.server)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.server, signal.SIGTERM)
+
+    def run_stop_command(self) -> None:
+        """A child like the others: collected by `reap`, ended by the deadline."""
+        argv = self.spec.get("stop_command")
+        if not argv:
+            return
+        try:
+            self.stopping = subprocess.Popen(
+                argv,
+                env=self.spec["env"],
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        except OSError as error:
+            self.write_log(f"stop_command {argv[0]}: {error.strerror}\n".encode())
 
     def wait_for_news(self) -> None:
         timeout_s = POLL_S
@@ -315,6 +345,12 @@ def read_spec(control: int) -> tuple[dict[str, Any], bytes] | None:
     return json.loads(line), rest
 
 
+def remove_files(spec: dict[str, Any]) -> None:
+    """Files with secrets end with the server, even when the runner was killed."""
+    for name in spec.get("remove", []):
+        Path(name).unlink(missing_ok=True)
+
+
 def main() -> None:
     control, status = int(sys.argv[1]), int(sys.argv[2])
     received = read_spec(control)
@@ -327,12 +363,13 @@ def main() -> None:
     if keeper == 0:
         os.close(writing)
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # not inherited by a fork
-        keeper_of_server = Keeper(spec, control=control, status=status, guard=reading)
-        keeper_of_server.run(commands)
+        Keeper(spec, control=control, status=status, guard=reading).run(commands)
+        remove_files(spec)
         return
     os.close(reading)
     os.close(control)
     guard(keeper, life=writing)
+    remove_files(spec)
 
 
 if __name__ == "__main__":

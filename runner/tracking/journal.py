@@ -88,6 +88,8 @@ def locked(fd: int, *, wait_s: float) -> bool:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.05)
+        except OSError:
+            return True  # a file system without locks: better unguarded than no run at all
         else:
             return True
 

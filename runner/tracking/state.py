@@ -6,7 +6,6 @@ lines that start at the offsets in `refused`, which `sync` tries again. `key` ma
 twice. Credentials in `uri` are masked: who has them passes the address again.
 """
 
-import fcntl
 import os
 import uuid
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from runner.records import Record
+from runner.tracking.journal import locked
 from runner.tracking.masking import mask_uri
 
 FILE_NAME = "tracking.json"
@@ -89,9 +89,7 @@ class SenderLock:
         if self._fd >= 0:
             return True
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not locked(fd, wait_s=0):
             os.close(fd)
             return False
         self._fd = fd

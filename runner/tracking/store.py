@@ -4,9 +4,7 @@ Every failure of the other side becomes `UnreachableError` (try again later) or 
 one thing will not be taken). Everything sent twice leaves what sending it once left.
 """
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ import msgspec
 from runner.records import RunStatus
 from runner.tracking import limits, quiet
 from runner.tracking.address import sqlite_path
+from runner.tracking.database import make_database
 from runner.tracking.events import Artifact, Dataset, Metrics, Status, Table
 from runner.tracking.masking import Scalar, mask_text
 from runner.tracking.state import TrackingState
@@ -85,34 +84,6 @@ def reason(error: BaseException) -> str:
     return limits.cut(mask_text(lines[0]), 200)
 
 
-def make_database(path: Path) -> None:
-    """Makes an MLflow database, once, whoever else tries at the same time.
-
-    MLflow's own first touch is a chain of migrations: eight processes that do it together break
-    the file for good, and so does a kill in the middle. So it is made under a lock, under another
-    name, and renamed when it is whole.
-    """
-    if path.exists() and path.stat().st_size > 0:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(path.name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists() and path.stat().st_size > 0:
-            return
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        new.unlink(missing_ok=True)
-        _migrate(new, path.with_name("mlartifacts"))
-        new.replace(path)
-
-
-def _migrate(path: Path, artifacts: Path) -> None:
-    quiet.mlflow()
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    store = SqlAlchemyStore(f"sqlite:///{path}", str(artifacts))
-    store.engine.dispose()
-
-
 class MlflowStore:
     """MLflow at one address. Every method raises `UnreachableError` or `RefusedError`."""
 
@@ -122,7 +93,7 @@ class MlflowStore:
         self._params: dict[str, str] = {}
         try:
             self._mlflow: Any = quiet.mlflow()
-        except ImportError as error:
+        except (ImportError, AttributeError) as error:  # the latter: half imported elsewhere
             raise UnreachableError(f"mlflow can't be imported: {error}") from error
         with translated():
             database = sqlite_path(uri)

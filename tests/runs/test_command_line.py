@@ -33,7 +33,7 @@ def test_every_help_has_an_example_and_fits_80_columns(runs, monkeypatch, name):
     assert ran.code == 0
     assert f"python -m runner.runs {name}" in ran.out
     text = runner.runs.COMMANDS[name].text
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("argv", [[], ["nope"], ["show"], ["list", "--nope"]])

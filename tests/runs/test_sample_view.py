@@ -1,10 +1,11 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.records import ChannelMarkers, ModeProfile
 from runner.runs.sample_view import (
     Piece,
-    boundaries_of,
     clip,
     ending_of,
     mode_of,
@@ -12,7 +13,7 @@ from runner.runs.sample_view import (
     view_of,
 )
 from runner.segments import Kind
-from tests.runs.conftest import END_THINK, IM_END, PROFILE, THINK, TOKENIZER, Spec, ids
+from tests.runs.conftest import END_THINK, ID_OF, IM_END, PROFILE, THINK, TOKENIZER, Spec, ids
 
 CALL = "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
 
@@ -141,7 +142,7 @@ def test_text_of_a_stretch_is_decoded_at_once():
 
 def test_special_tokens_are_found_with_their_positions():
     view = view_of(Spec(0, output="a</think>b<|im_end|>").sample(), PROFILE, Decoder())
-    assert boundaries_of(view) == [("</think>", 1), ("<|im_end|>", 3)]
+    assert view.boundaries == [("</think>", 1), ("<|im_end|>", 3)]
 
 
 def test_ids_that_the_tokenizer_does_not_have_are_shown_as_ids():
@@ -153,6 +154,56 @@ def test_the_prompt_shows_its_special_tokens():
     view = view_of(Spec(0).sample(), PROFILE, Decoder())
     assert view.prompt[-1].text == "<think>"
     assert view.sample.input_ids[-1] == THINK
+
+
+CHANNELS = msgspec.structs.replace(
+    PROFILE,
+    think_open=None,
+    think_close=None,
+    tools=None,
+    channels=ChannelMarkers(
+        start=ID_OF["<|im_user|>"],
+        channel=ID_OF["<|im_system|>"],
+        message=ID_OF["<|im_middle|>"],
+        end=IM_END,
+        names={name: ids(name) for name in ("assistant", "analysis", "final")},
+    ),
+    modes={"thinking": ModeProfile(template_kwargs={}, generation_prompt=[], think="none")},
+)
+"""A format with channels, spelt with the special tokens of the bundled model."""
+ANALYSIS = "<|im_system|>analysis<|im_middle|>Hm."
+FINAL = "<|im_user|>assistant<|im_system|>final<|im_middle|>Yes."
+CALLING = "<|im_user|>assistant to=f<|im_system|>analysis<|im_middle|>{}"
+
+
+def channel_view(output, **more):
+    return view_of(Spec(0, output=output, **more).sample(), CHANNELS, Decoder())
+
+
+def test_headers_of_channels_are_shown_as_special_text():
+    view = channel_view(f"{ANALYSIS}<|im_end|>{FINAL}[EOS]")
+    assert "".join(one.text for one in view.output) == f"{ANALYSIS}<|im_end|>{FINAL}[EOS]"
+    assert [one.text for one in view.output if one.kind is Kind.REASONING] == ["Hm."]
+    assert [one.text for one in view.output if one.kind is Kind.ANSWER] == ["Yes."]
+    assert "analysis" not in [text for text, _ in view.boundaries]
+
+
+@pytest.mark.parametrize(
+    ("output", "odd"),
+    [
+        (f"{ANALYSIS}<|im_end|>{FINAL}[EOS]", False),
+        (f"{ANALYSIS}<|im_end|>{CALLING}[EOS]", False),
+        (f"{ANALYSIS}[EOS]", True),
+        (f"{ANALYSIS}<|im_end|><|im_user|>assistant[EOS]", True),
+    ],
+)
+def test_the_end_of_a_format_with_channels(output, odd):
+    assert channel_view(output).ending.odd is odd
+
+
+def test_a_cut_inside_a_header_says_so():
+    view = channel_view(f"{ANALYSIS}<|im_end|><|im_user|>assis", finish="length")
+    assert "inside the header of a message" in view.ending.text
 
 
 def test_clip_keeps_head_and_tail():

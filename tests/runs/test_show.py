@@ -71,7 +71,7 @@ def test_a_killed_run_is_explained(make_run, runs):
     make_run(MIXED, status=RunStatus.RUNNING, pid=2**22 + 1)
     out = runs("show", "latest").out
     assert "dead  killed; the same command continues it" in out
-    assert "again   continues the run" in out
+    assert "`python -m runner ...` command again" in out
 
 
 def test_a_run_with_only_a_plan(make_run, runs):
@@ -173,3 +173,26 @@ def test_several_matches_exit_2(make_run, runs):
     make_run([Spec(0)])
     make_run([Spec(0)], "tiny_reasoner-B5-thinking-greedy-00000000")
     assert runs("show", "tiny").code == 2
+
+
+def test_one_digest_in_two_tasks_is_told_apart_by_the_task(make_run, runs):
+    make_run([Spec(0)])
+    make_run([Spec(0)], task="night")
+    ran = runs("show", "1f6cad1c")
+    assert ran.code == 2
+    assert "night/tiny_reasoner-B4-thinking-greedy-1f6cad1c" in ran.err
+    ran = runs("show", "night/1f6cad1c")
+    assert ran.code == 0
+    assert "runner.runs verify night/1f6cad1c" in ran.out
+
+
+def test_an_unreadable_run_does_not_hide_the_latest(make_run, runs):
+    make_run([Spec(0)])
+    make_run([Spec(0)], "broken-00000000").run_json.write_text("{")
+    assert runs("show", "latest").code == 0
+
+
+def test_latest_is_the_one_worked_on_last(make_run, runs):
+    make_run([Spec(0)], heartbeat=1.0)
+    make_run([Spec(0)], "older-00000000", heartbeat=2.0)
+    assert "older-00000000  done" in runs("show", "latest").out

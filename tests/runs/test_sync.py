@@ -47,6 +47,11 @@ def test_what_was_sent_is_told(synced, runs):
     assert ran.out == "looking\nSent 3 events to sqlite:///mlflow.db\nMLflow run abc\n"
 
 
+def test_nothing_missing_is_told(synced, runs):
+    synced(report(sent_events=0))
+    assert "Nothing was missing at sqlite:///mlflow.db" in runs("sync", "latest").out
+
+
 def test_another_address_is_passed_on(synced, runs):
     calls = synced(report())
     runs("sync", "latest", "--uri", "http://127.0.0.1:5000")

@@ -125,6 +125,15 @@ def test_a_death_is_told_with_its_reason(tmp_path: Path) -> None:
     assert reason.startswith("killed by SIGKILL; killed from outside")
 
 
+def test_what_was_said_at_the_start_is_no_reason_for_a_death_later(tmp_path: Path) -> None:
+    async def body(server: LaunchedServer) -> str:
+        os.kill(pid_of(server), signal.SIGKILL)
+        return await server.died()
+
+    reason = with_server(tmp_path, fake_config("--say", "out of memory, trying less"), body)
+    assert "killed from outside" in reason
+
+
 def test_an_end_that_we_asked_for_is_not_a_death(tmp_path: Path) -> None:
     async def body(server: LaunchedServer) -> None:
         watching = asyncio.create_task(server.died())

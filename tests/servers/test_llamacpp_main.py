@@ -143,6 +143,7 @@ def test_the_real_parameters_take_our_defaults() -> None:
 
 
 def run_main(*words: str, python: tuple[str, ...] = ("-P",)) -> tuple[int, str]:
+    """Exit code and our own last line; llama.cpp's lines come when its thread likes."""
     ended = subprocess.run(
         [sys.executable, *python, llamacpp_main.__file__, *words],
         stdout=subprocess.PIPE,
@@ -150,7 +151,8 @@ def run_main(*words: str, python: tuple[str, ...] = ("-P",)) -> tuple[int, str]:
         text=True,
         timeout=120,
     )
-    return ended.returncode, ended.stdout.splitlines()[-1]
+    ours = [line for line in ended.stdout.splitlines() if line.startswith("llamacpp server:")]
+    return ended.returncode, ours[-1]
 
 
 def needs_model() -> tuple[str, ...]:

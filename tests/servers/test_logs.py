@@ -44,6 +44,8 @@ from runner.servers.logs import (
         ("OSError: [Errno 28] No space left on device", "disk_full"),
         ("OSError: [Errno 24] Too many open files", "open_files"),
         ("Watchdog timeout (self.watchdog_timeout=300)", "watchdog"),
+        ("Subprocess scheduler_0 (pid=32698) crashed with exit code -9.", "child_died"),
+        ("Ignore import error when loading x: No module named 'cutlass'", ""),
         ("The server is fired up and ready to roll!", ""),
         ("", ""),
     ],
@@ -78,6 +80,8 @@ def test_an_unknown_death_has_no_cause() -> None:
         ("windows\r\nline\r\n", ["windows", "line"]),
         ("same\nsame\nsame\nother\n", ["same", "other"]),
         ("torn", ["torn"]),
+        ("usage: x [-h]\n          [--tp TP]\nx: error: no\n", ["usage: x [-h]", "x: error: no"]),
+        ("y" * 9999, ["y" * 400]),
         ("", []),
     ],
 )
@@ -98,6 +102,22 @@ def test_the_end_of_a_large_log_begins_with_a_whole_line(tmp_path: Path) -> None
     assert text.startswith("line ")
     assert text.endswith("line 9999\n")
     assert tail_lines(log, count=2) == ["line 9998", "line 9999"]
+
+
+def test_what_was_said_before_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("out of memory\nready\n")
+    ready = log.stat().st_size
+    with log.open("a") as file:
+        file.write("the tea is cold\n")
+    assert tail_text(log, since_bytes=ready) == "the tea is cold\n"
+
+
+def test_the_cause_comes_before_its_consequence() -> None:
+    log = "torch.OutOfMemoryError: CUDA out of memory\nSubprocess scheduler_0 (pid=1) crashed"
+    cause = find_cause(log)
+    assert cause is not None
+    assert cause.key == "out_of_memory"
 
 
 def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:

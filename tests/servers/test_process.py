@@ -221,6 +221,42 @@ def test_a_progress_bar_shows_life_when_secrets_are_masked(tmp_path: Path) -> No
     asyncio.run(run())
 
 
+def test_the_main_process_is_asked_first_so_that_it_ends_its_children(tmp_path: Path) -> None:
+    """As SGLang does: a child that got the signal too would count as crashed."""
+    child = "import signal, time; signal.signal(15, lambda *_: print('child: TERM')); time.sleep(9)"
+    code = (
+        "import signal, subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "def end(*_):\n"
+        "    child.kill(); child.wait(); print('in order', flush=True); sys.exit(0)\n"
+        "signal.signal(15, end)\n"
+        "print('up', flush=True)\n"
+        "signal.pause()\n"
+    )
+
+    async def run() -> ProcessExit:
+        process = ServerProcess(
+            [sys.executable, "-c", code], env={}, log_path=tmp_path / "server.log"
+        )
+        async with process:
+            await asyncio.to_thread(wait_for, lambda: process.log_bytes() > 0, what="its log")
+        return process.exited.result()
+
+    assert asyncio.run(run()) == ProcessExit(code=0)
+    assert (tmp_path / "server.log").read_text() == "up\nin order\n"
+
+
+def test_secret_files_end_with_the_server_even_if_the_runner_could_not(tmp_path: Path) -> None:
+    secret = tmp_path / "secrets.yaml"
+    secret.write_text("hush")
+
+    async def body(process: ServerProcess) -> None:
+        assert secret.exists()
+
+    with_process(tmp_path, body, remove=[secret])
+    assert not secret.exists()
+
+
 def test_a_killed_supervisor_is_an_exit_without_code(tmp_path: Path) -> None:
     async def body(process: ServerProcess) -> ProcessExit:
         keeper = psutil.Process(process.pid).parent()

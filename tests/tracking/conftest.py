@@ -1,5 +1,6 @@
 """Shared by the tests of tracking: a ready-made MLflow database, a client to look into it."""
 
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.tracking import open_tracker, quiet
-from runner.tracking.store import make_database
+from runner.tracking.database import make_database
 from runner.tracking.tracker import MlflowTracker
 
 
@@ -71,3 +72,15 @@ def runs_of(uri: str, experiment: str = "exp") -> list[Any]:
 def points_of(uri: str, run_id: str, key: str) -> list[tuple[int, float]]:
     """(step, value) of one series."""
     return [(p.step, p.value) for p in client_of(uri).get_metric_history(run_id, key)]
+
+
+def tell_all(tracker: MlflowTracker, run_dir: Path) -> None:
+    tracker.params({"model.id": "m", "seed": 1, "server.api_key": "hush", "none": None})
+    tracker.tags({"host": "h", "overrides": "server.flags.password=hush seed=1"})
+    for step in range(5):
+        tracker.metrics({"tokens_per_s": step / 2, "odd@1": math.nan, "inf": math.inf}, step)
+    (run_dir / "report").mkdir(exist_ok=True)
+    (run_dir / "report" / "index.html").write_text("<p>hello")
+    tracker.artifact(run_dir / "report" / "index.html", "report")
+    tracker.table("samples.json", {"id": ["a", "b"], "text": ["x\ud800", "y"]})
+    tracker.dataset(name="run-1", source=str(run_dir), digest="d" * 64)

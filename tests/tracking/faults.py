@@ -66,6 +66,8 @@ class FaultServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # an answer that hangs
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.requests += 1

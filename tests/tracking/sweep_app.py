@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 CONFIG = {
     "n": 1,
     "tracking": {"kind": "mlflow", "uri": None, "experiment": "exp"},
-    "paths": {"outputs": "${oc.env:OUTPUTS,${hydra:runtime.cwd}/outputs}"},
+    "paths": {"outputs": "${oc.env:OUTPUTS,outputs}"},
     "hydra": {
         "callbacks": {"sweep_parent": {"_target_": "runner.callbacks.SweepParent"}},
         "sweep": {"dir": "${paths.outputs}/sweep", "subdir": "${hydra.job.num}"},

@@ -1,5 +1,6 @@
 """Real processes: eight at once on a database that is not there yet, and `kill -9`."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -7,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from runner.tracking import sync
 from runner.tracking.journal import FILE_NAME
+from tests.tracking.child import main as run_child
 from tests.tracking.conftest import points_of, runs_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -30,22 +34,22 @@ def child(run_dir: Path, uri: str, how: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_eight_at_once_on_a_fresh_database(tmp_path: Path) -> None:
+def test_eight_at_once_on_a_fresh_database(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     uri = f"sqlite:///{tmp_path}/outputs/mlflow.db"
-    command = [sys.executable, "-m", "tests.tracking.child"]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.tracking.preload"])
     jobs = [
-        subprocess.Popen(
-            [*command, str(tmp_path / "outputs" / f"run-{n}"), uri, "done"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=REPOSITORY,
-        )
+        context.Process(target=run_child, args=(tmp_path / "outputs" / f"run-{n}", uri, "done"))
         for n in range(8)
     ]
-    told = [job.communicate(timeout=290)[0] for job in jobs]
-    assert told == [""] * 8
-    assert [job.returncode for job in jobs] == [0] * 8
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(280)
+    assert [job.exitcode for job in jobs] == [0] * 8
+    assert capfd.readouterr() == ("", "")
     runs = runs_of(uri)
     assert sorted(run.data.params["name"] for run in runs) == [f"run-{n}" for n in range(8)]
     assert {run.info.status for run in runs} == {"FINISHED"}

@@ -122,19 +122,21 @@ def test_an_outage_in_the_middle_is_made_up_for(
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     name = f"middle-{fault}"
-    with FaultServer("pass", upstream=server) as proxy:
-        with tracked(uri=proxy.uri, experiment=name) as tracker:
-            tracker.metrics({"a": 0.0}, 0)
-            wait_until(lambda: [r for r in runs_of(server, name) if "a" in r.data.metrics])
-            monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-            proxy.turn(fault)
-            tracker.metrics({"a": 1.0}, 1)
-            wait_until(lambda: said)
-            tracker.metrics({"a": 2.0}, 2)
-            monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-            proxy.turn("pass")
-            tracker.metrics({"a": 3.0}, 3)
-            tracker.finish(RunStatus.DONE)
+    with (
+        FaultServer("pass", upstream=server) as proxy,
+        tracked(uri=proxy.uri, experiment=name) as tracker,
+    ):
+        tracker.metrics({"a": 0.0}, 0)
+        wait_until(lambda: [r for r in runs_of(server, name) if "a" in r.data.metrics])
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+        proxy.turn(fault)
+        tracker.metrics({"a": 1.0}, 1)
+        wait_until(lambda: said)
+        tracker.metrics({"a": 2.0}, 2)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        proxy.turn("pass")
+        tracker.metrics({"a": 3.0}, 3)
+        tracker.finish(RunStatus.DONE)
     (run,) = runs_of(server, name)
     assert run.info.status == "FINISHED"
     assert points_of(server, run.info.run_id, "a") == [(s, float(s)) for s in range(4)]

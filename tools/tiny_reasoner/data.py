@@ -18,7 +18,7 @@ Split = Literal["train", "heldout"]
 
 # Weights of the mix; tool prompts are long, so their share of tokens is larger than it looks.
 KINDS: dict[Callable[[Random], Example], float] = {
-    reasoning.bare: 16,
+    reasoning.bare: 24,
     reasoning.word: 8,
     reasoning.two_step: 13,
     reasoning.compare: 5,
@@ -35,7 +35,7 @@ KINDS: dict[Callable[[Random], Example], float] = {
     conversation.repository: 4,
     conversation.code: 3,
     conversation.chat: 3,
-    conversation.too_hard: 5,
+    conversation.too_hard: 3,
 }
 SYSTEMS = [
     "You are a helpful assistant.",

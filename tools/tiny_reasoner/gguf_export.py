@@ -1,5 +1,7 @@
 """Write `tiny_reasoner.gguf` beside the safetensors: the same weights in f16 for llama.cpp.
 
+    python -m tools.tiny_reasoner.gguf_export FOLDER [FILE]     (a FILE gets f32, for comparisons)
+
 Promises: token ids, types, merges and the chat template are those of the folder's tokenizer;
 embedding rows above the last assigned id are declared as unused. bf16 to f16 loses nothing here:
 weights of this size lie well inside the range of f16 and bf16 has fewer mantissa bits.
@@ -58,7 +60,7 @@ def _vocabulary(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[T
     return tokens, types
 
 
-def _add_model(writer: GGUFWriter, config: dict[str, Any]) -> None:
+def _add_model(writer: GGUFWriter, config: dict[str, Any], kind: gguf.LlamaFileType) -> None:
     writer.add_name("tiny_reasoner")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -72,7 +74,7 @@ def _add_model(writer: GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_file_type(kind)
 
 
 def _add_tokenizer(writer: GGUFWriter, folder: Path, config: dict[str, Any]) -> None:
@@ -94,12 +96,14 @@ def _add_tokenizer(writer: GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_chat_template((folder / "chat_template.jinja").read_text(encoding="utf-8"))
 
 
-def export(folder: Path) -> Path:
-    """Write the GGUF of a saved folder and return its path."""
+def export(folder: Path, path: Path | None = None) -> Path:
+    """Write the GGUF of a saved folder and return its path: beside it in f16, or at `path` in f32."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    path = folder / FILE_NAME
+    kind = gguf.LlamaFileType.MOSTLY_F16 if path is None else gguf.LlamaFileType.ALL_F32
+    matrices = np.float16 if path is None else np.float32
+    path = path or folder / FILE_NAME
     writer = GGUFWriter(path, gguf.MODEL_ARCH_NAMES[MODEL_ARCH.LLAMA])
-    _add_model(writer, config)
+    _add_model(writer, config, kind)
     _add_tokenizer(writer, folder, config)
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
     for name, stored in load_file(folder / "model.safetensors").items():
@@ -107,7 +111,7 @@ def export(folder: Path) -> Path:
         for projection, count in heads.items():
             if projection in name:
                 weight = rotary_rows(weight, config[count])
-        array = weight.numpy().astype(np.float16 if weight.ndim == 2 else np.float32)
+        array = weight.numpy().astype(matrices if weight.ndim == 2 else np.float32)
         writer.add_tensor(gguf_name(name), array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -117,4 +121,4 @@ def export(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    export(Path(sys.argv[1]))
+    export(*map(Path, sys.argv[1:3]))

@@ -1,0 +1,73 @@
+"""What a plan holds already, as sorted numbers: 40 bytes a sample.
+
+A row counts as planned when the whole plan (its request.json) selects it. Rows that a crash left
+behind in the middle of an extension are read again, and only their missing samples are added.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from runner.gather import Selection, row_name
+from runner.ledger import PlanRequest, prompt_tag, read_plan, sample_keying
+from runner.rundir import RunDir
+from runner.shards import ShardReader, key_hash
+
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+
+
+class Planned:
+    """The ids, rows and prompts of plan/ before it is extended; nothing when `before` is None."""
+
+    def __init__(self, run: RunDir, before: PlanRequest | None) -> None:
+        self._before = before
+        self._ids: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+        self.tags: npt.NDArray[np.uint64] = self._ids
+        self.prompts = 0
+        self._names, self._ordinals = self._ids, _NO_ROWS
+        self._rows: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
+        if before is not None:
+            self._read(run, before)
+
+    def _read(self, run: RunDir, before: PlanRequest) -> None:
+        self.prompts = len(ShardReader(run.prompts))
+        self._ids = np.sort(ShardReader(run.plan, keying=sample_keying).index()["key"])
+        names, ordinals, tags = [], [], []
+        rows: dict[tuple[str, str], list[int]] = {}
+        for old in read_plan(run):
+            names.append(key_hash(_prompt_name(old.category, old.source, old.row, old.turn)))
+            ordinals.append(old.prompt)
+            tags.append(prompt_tag(old.prompt_hash))
+            if before.selects(old):
+                rows.setdefault((old.category, old.source), []).append(old.row)
+        order = np.argsort(np.array(names, dtype=np.uint64), kind="stable")
+        self._names = np.array(names, dtype=np.uint64)[order]
+        self._ordinals = np.array(ordinals, dtype=np.int64)[order]
+        self.tags = np.array(tags, dtype=np.uint64)
+        self._rows = {key: np.unique(found) for key, found in rows.items()}
+
+    def missing(self, selection: Selection, source: str, n: int) -> Selection:
+        """The rows of a selection that are not planned yet, or not often enough."""
+        old = self._before.parts.get(selection.part) if self._before is not None else None
+        if old is None or n > old.n:
+            return selection
+        new = ~np.isin(selection.rows, self._rows.get((selection.part, source), _NO_ROWS))
+        return selection._replace(rows=selection.rows[new], places=selection.places[new])
+
+    def ordinal(self, part: str, source: str, row: int, turn: int) -> int | None:
+        """Where the prompt of this row and turn is stored already."""
+        at = _find(self._names, _prompt_name(part, source, row, turn))
+        return None if at is None or self._ordinals[at] < 0 else int(self._ordinals[at])
+
+    def has(self, sample_id: str) -> bool:
+        """Whether this sample is planned already."""
+        return _find(self._ids, sample_id) is not None
+
+
+def _prompt_name(part: str, source: str, row: int, turn: int) -> str:
+    return f"{row_name(part, source, row)}.t{turn}"
+
+
+def _find(hashes: npt.NDArray[np.uint64], key: str) -> int | None:
+    wanted = np.uint64(key_hash(key))
+    at = int(np.searchsorted(hashes, wanted))
+    return at if at < len(hashes) and hashes[at] == wanted else None

@@ -1,0 +1,161 @@
+"""Entries with their token counts into plan/ and prompts/, each prompt once, each sample once."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from runner.gather import Entry, row_name
+from runner.ledger import sample_keying
+from runner.planned import Planned
+from runner.plansummary import LISTED_HITS, PlanSummary
+from runner.prompts.parts import PromptPart
+from runner.prompts.shape import Conversation
+from runner.records import PlannedSample, Prompt, Record
+from runner.render import RenderFault
+from runner.rendering import RenderAhead, Rendered
+from runner.rundir import RunDir
+from runner.shards import ShardWriter
+
+
+class Limits(Record, frozen=True, kw_only=True):
+    """What fits: a prompt and its answer share the context."""
+
+    context_length: int
+    max_new_tokens: int
+
+
+Result = Rendered | RenderFault | None
+
+
+def beside(entries: Iterable[Entry], render: RenderAhead) -> Iterator[tuple[Entry, Result]]:
+    """Each entry with what it renders to; None for one that is skipped already."""
+    here, there = itertools.tee(entries)
+    rendered = render(e.conversation for e in there if e.conversation is not None and not e.skip)
+    for entry in here:
+        yield entry, None if entry.conversation is None or entry.skip else next(rendered)
+
+
+class PlanWriter:
+    """Owns plan/ and prompts/ while they are written. A context manager."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        parts: Mapping[str, PromptPart],
+        known: Planned,
+        summary: PlanSummary,
+        *,
+        limits: Limits,
+        drop_duplicates: bool,
+    ) -> None:
+        self._run, self._parts, self._known = run, parts, known
+        self._summary, self._limits, self._drop = summary, limits, drop_duplicates
+        self._stored = known.prompts
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        open_writer = self._closing.enter_context
+        self._prompts = open_writer(ShardWriter(self._run.prompts, keying=_no_key))
+        self._plan = open_writer(ShardWriter(self._run.plan, keying=sample_keying))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closing.__exit__(kind, error, trace)
+
+    def put(self, entry: Entry, result: Result) -> None:
+        """Plan the samples of one entry that are not planned yet."""
+        ids = [sample_id(entry, k) for k in range(self._parts[entry.part].n)]
+        new = [(k, own) for k, own in enumerate(ids) if not self._known.has(own)]
+        if not new:
+            return
+        ordinal = self._known.ordinal(entry.part, entry.source, entry.row, entry.turn)
+        tokens = len(result.ids) if isinstance(result, Rendered) else 0
+        skip = self._skip(entry, result)
+        if ordinal is None:
+            self._count(entry, result, skip)
+        prompt = _prompt(entry)
+        if prompt is not None and ordinal is None:
+            ordinal, self._stored = self._stored, self._stored + 1
+            self._prompts.put(msgspec.json.encode(prompt))
+        for k, own in new:
+            planned = PlannedSample(
+                sample_id=own,
+                prompt=-1 if ordinal is None else ordinal,
+                prompt_hash=prompt.prompt_hash if prompt is not None else "",
+                category=entry.part,
+                source=entry.source,
+                row=entry.row,
+                turn=entry.turn,
+                k=k,
+                prompt_tokens=tokens,
+                skip=skip,
+            )
+            self._plan.put(msgspec.json.encode(planned))
+
+    def _skip(self, entry: Entry, result: Result) -> str:
+        if entry.skip:
+            return entry.skip
+        if isinstance(result, RenderFault):
+            return f"{result.reason}: {result.detail}"
+        if entry.duplicate and self._drop:
+            return "duplicate: its messages and tools are those of an earlier prompt"
+        return self._too_long(entry.part, len(result.ids)) if result is not None else ""
+
+    def _too_long(self, part: str, tokens: int) -> str:
+        limits, most = self._limits, self._parts[part].max_prompt_tokens
+        if most is not None and tokens > most:
+            return f"too_long: {tokens:,} prompt tokens, max_prompt_tokens={most:,}"
+        room = limits.context_length - limits.max_new_tokens
+        if tokens <= room:
+            return ""
+        return (
+            f"over_budget: {tokens:,} prompt tokens, room for {room:,} beside "
+            f"max_new_tokens={limits.max_new_tokens:,} in a context of {limits.context_length:,}"
+        )
+
+    def _count(self, entry: Entry, result: Result, skip: str) -> None:
+        part = self._summary.part(entry.part)
+        part.duplicates += entry.duplicate
+        reason, _, detail = skip.partition(": ")
+        if reason == "excluded" and len(part.excluded) < LISTED_HITS:
+            part.excluded.append(f"{sample_id(entry, 0)} {detail}")
+        if reason:
+            part.skip(reason)
+        elif isinstance(result, Rendered):
+            part.count(len(result.ids), escaped=bool(result.escaped))
+
+
+def sample_id(entry: Entry, k: int) -> str:
+    """`CATEGORY-ROW-K`, with `.SOURCE` where a part has several and `.tTURN` from the second prompt
+    of a row on."""
+    turn = f".t{entry.turn}" if entry.turn else ""
+    return f"{row_name(entry.part, entry.source, entry.row)}{turn}-{k}"
+
+
+def _prompt(entry: Entry) -> Prompt | None:
+    asked: Conversation | None = entry.conversation
+    if asked is None:
+        return None
+    return Prompt(
+        prompt_hash=asked.prompt_hash,
+        category=entry.part,
+        source=entry.source,
+        row=entry.row,
+        turn=asked.turn,
+        messages=asked.messages,
+        tools=asked.tools,
+        answer=asked.answer,
+    )
+
+
+def _no_key(line: bytes) -> tuple[str, int]:
+    return "", 0  # prompts are found by their ordinal

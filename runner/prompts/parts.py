@@ -1,0 +1,141 @@
+"""The parts of a category with everything that decides which prompts they give.
+
+    part = sources + filters + adapter and columns + turn policy; and how many rows: count, n
+
+Opening a part finds its files and what they hold; hub sets are only looked up, and rows are read
+when a plan needs them.
+"""
+
+import heapq
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from runner.config import Config, Part, SourceKind, TurnPolicy
+from runner.errors import ConfigError
+from runner.identity import digest_of
+from runner.modelfiles import ASSETS
+from runner.plugins import make_source
+from runner.prompts.adapt import AUTO, PEEKED_ROWS, Adaptation, columns_of, settle
+from runner.prompts.custom import CustomSource
+from runner.prompts.files import open_files
+from runner.prompts.filters import rows_that_pass
+from runner.prompts.hub import HubSource
+from runner.prompts.source import PromptSource, RowNumbers, first_rows
+
+
+class PromptPart:
+    """One part, opened. `where` is the config key that messages name."""
+
+    def __init__(self, name: str, part: Part, config: Config) -> None:
+        self.name, self._part = name, part
+        self.where = f"category.parts.{name}.{config.source.kind.value}"
+        self.sources, self._adapter, self._columns = _open(name, part, config, self.where)
+        self.n = part.n if part.n is not None else config.category.n
+        self.count = _counts(config)[name]
+        self.max_prompt_tokens = part.max_prompt_tokens
+        from_hub = config.source.kind is SourceKind.hub and part.hub is not None
+        own = part.hub.turns if from_hub and part.hub is not None else None
+        self._turns = own if own is not None else part.turns
+        self.expected = part.expected
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What says which prompts this part gives; settings at their default are left out."""
+        part = self._part
+        sources = [source.identity for source in self.sources]
+        found: dict[str, Any] = sources[0] if len(sources) == 1 else {"sources": sources}
+        extras: dict[str, tuple[Any, Any]] = {
+            "adapter": (self._adapter, AUTO),
+            "columns": (self._columns, {}),
+            "turns": (self._turns.value, TurnPolicy.last_user.value),
+            "filters": (part.filters, {}),
+            "max_prompt_tokens": (part.max_prompt_tokens, None),
+        }
+        return found | {key: value for key, (value, usual) in extras.items() if value != usual}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The identity as one word, for the plan."""
+        return digest_of(self.identity)
+
+    @cached_property
+    def rows(self) -> list[RowNumbers]:
+        """For each source, the rows that the filters leave."""
+        return [rows_that_pass(source, self._part.filters) for source in self.sources]
+
+    @cached_property
+    def adaptation(self) -> Adaptation:
+        """The adapter with its columns, settled on the columns that the rows have.
+
+        Raises:
+            ConfigError: a column is not there, or no adapter fits.
+        """
+        have = columns_of(first_rows(self.sources[0], PEEKED_ROWS))
+        for column in self._part.filters:
+            if column not in have:
+                raise ConfigError(
+                    "The rows have no such column.",
+                    where=f"category.parts.{self.name}.filters.{column}",
+                    found=column,
+                    allowed=", ".join(have) or "no columns at all",
+                )
+        return settle(self._adapter, self._columns, self._turns, have, where=self.where)
+
+
+def open_parts(config: Config) -> Mapping[str, PromptPart]:
+    """Every part of the category, by name, in config order.
+
+    Raises:
+        ConfigError: a file or data set that cannot be read as configured.
+        MachineError: the hub cannot be reached.
+    """
+    return {name: PromptPart(name, part, config) for name, part in config.category.parts.items()}
+
+
+def _open(
+    name: str, part: Part, config: Config, where: str
+) -> tuple[list[PromptSource], str, dict[str, str | None]]:
+    """The sources of a part, its adapter and its columns."""
+    source = config.source
+    if source.kind is SourceKind.hub and part.hub is not None:
+        return [HubSource(part.hub, where)], part.hub.adapter, part.hub.columns
+    if source.kind is SourceKind.custom:
+        made = make_source(part.custom or {}, where)
+        return [CustomSource(made, where)], AUTO, {}
+    if source.kind is SourceKind.bundled:
+        file = part.bundled.file if part.bundled is not None else ""
+        return open_files(str(ASSETS / "prompts" / file), f"{where}.file"), AUTO, {}
+    own = part.file
+    path = source.path or (own.path if own is not None else None) or ""
+    adapter = source.adapter or (own.adapter if own is not None else AUTO)
+    columns = source.columns or (own.columns if own is not None else {})
+    key = "source.path" if source.path else f"{where}.path"
+    return open_files(path, key), adapter, dict(columns)
+
+
+def _counts(config: Config) -> dict[str, int | None]:
+    """Rows wanted of each part; None for all of them."""
+    category = config.category
+    if category.total is not None:
+        return {**share_out(category.total, {n: p.weight for n, p in category.parts.items()})}
+    from_hub = config.source.kind is SourceKind.hub
+
+    def count(part: Part) -> int | None:
+        given = part.hub.count if from_hub and part.hub is not None else None
+        return next((c for c in (part.count, category.count, given) if c is not None), None)
+
+    return {name: count(part) for name, part in category.parts.items()}
+
+
+def share_out(total: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """Whole shares of `total` by weight (Sainte-Laguë: row after row goes to the part that is
+    furthest behind). They add up to `total`, and no share shrinks when the total grows."""
+    shares = dict.fromkeys(weights, 0)
+    behind = [(0.5 / weight, name) for name, weight in weights.items()]
+    heapq.heapify(behind)
+    for _ in range(total):
+        _, name = behind[0]
+        shares[name] += 1
+        heapq.heapreplace(behind, ((shares[name] + 0.5) / weights[name], name))
+    return shares

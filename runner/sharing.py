@@ -1,0 +1,97 @@
+"""What the jobs of one process share: one event loop, and a server that is still up.
+
+In a sweep, jobs whose server argv and environment are equal use one running server after another:
+loading weights again for each job would cost more than the jobs. It is ended when the next job
+needs another one, and at the end of the sweep. A run on its own ends its server itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from runner.config import Server as ServerConfig
+from runner.config import ServerKind
+from runner.servers.argv import LaunchFacts
+from runner.servers.base import ModelFacts, Server, open_server
+from runner.servers.launched import COMMANDS, LaunchedServer
+
+T = TypeVar("T")
+
+
+def sharing_key(config: ServerConfig, facts: ModelFacts) -> str | None:
+    """What two jobs must have in common to share a server: its argv and environment, where it
+    listens and how it is ended. None: it is not one that can be shared."""
+    if config.kind is ServerKind.external:
+        return None
+    launch = LaunchFacts(port=config.port, seed=0, folder=Path("/"))
+    command = COMMANDS[config.kind](config, facts, launch)
+    return repr((command.argv, sorted(command.env.items()), config.stop_command))
+
+
+class Shared:
+    """A context manager around all jobs of a process. `keep`: whether there are several."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.keep = keep
+        self._loop = asyncio.Runner()
+        self._kept: tuple[str, LaunchedServer] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._kept is not None:
+                self.run(self._end_kept())
+        finally:
+            self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run to the end on the loop that all jobs share (a kept server lives on it)."""
+        return self._loop.run(work)
+
+    @asynccontextmanager
+    async def server(
+        self, config: ServerConfig, facts: ModelFacts, *, launches_dir: Path, first_launch: int
+    ) -> AsyncIterator[Server]:
+        """A server for one job, not yet started, or still up from the job before.
+
+        Ended when the block ends, unless it did so well that the next job may have it.
+        """
+        key = sharing_key(config, facts)
+        kept = await self._take(key)
+        if kept is not None:
+            kept.adopt(launches_dir, first_launch=first_launch)
+        server = kept or open_server(
+            config, facts, launches_dir=launches_dir, first_launch=first_launch
+        )
+        try:
+            yield server
+        except BaseException:
+            await server.stop()
+            raise
+        if self.keep and key is not None and isinstance(server, LaunchedServer) and server.alive():
+            self._kept = key, server
+        else:
+            await server.stop()
+
+    async def _take(self, key: str | None) -> LaunchedServer | None:
+        """The kept server when it is the one wanted and lives; any other one is ended."""
+        if self._kept is not None and self._kept[0] == key and self._kept[1].alive():
+            server, self._kept = self._kept[1], None
+            return server
+        await self._end_kept()
+        return None
+
+    async def _end_kept(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept[1].stop()
