@@ -38,7 +38,7 @@ from runner.ledger import count, owed
 from runner.model import RunModel, check_world, expected_of
 from runner.monitor import Monitor
 from runner.notify import EVENT_OF_STATUS, Notifier
-from runner.plan import Limits, PromptReader, make_plan
+from runner.plan import Limits, PromptReader, make_plan, part_budgets
 from runner.provenance import collect
 from runner.recorder import Recorder
 from runner.records import RunStatus
@@ -54,7 +54,7 @@ from runner.tasks import run_beside
 from runner.tracking import Tracker, default_uri, open_tracker
 from runner.validate import Judge
 from runner.watch import Watch
-from runner.waves import Waves
+from runner.waves import Waves, open_waves, spread_first
 
 ONLINE = "online"
 """The verdict set that a run's own counts follow."""
@@ -378,7 +378,7 @@ class Attempt:
         most, parts = self.config.sampling.max_new_tokens, self.config.category.parts
         categories = self._recorder.stats.categories.items()
         return Budget(
-            {WHOLE: self.config.budget.output_tokens, **self.config.budget.parts},
+            {WHOLE: self.config.budget.output_tokens, **part_budgets(self.config)},
             guesses={n: min(p.expected.output_tokens or most, most) for n, p in parts.items()},
             spent={name: (one.output_tokens, one.samples) for name, one in categories},
         )
@@ -386,7 +386,7 @@ class Attempt:
     def _leave_rest(self, recorder: Recorder) -> None:
         """All was sent, or a budget is why not."""
         left = recorder.counts.pending
-        if left and (self.config.budget.output_tokens or self.config.budget.parts):
+        if left and (self.config.budget.output_tokens or part_budgets(self.config)):
             recorder.leave_rest()
             self.display.say(
                 f"budget spent: {left:,} samples are skipped; a larger budget.output_tokens "

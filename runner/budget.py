@@ -1,6 +1,6 @@
 """`budget.output_tokens`: sending stops in time, and what was not sent is `skipped: budget`.
 
-A request is sent when the tokens spent, and an average answer for it and for each request in flight,
+A request is sent when the tokens spent, and an average answer for it and each request in flight,
 fit into the budget; when they do not, it waits for those in flight. The sending order spreads every
 part evenly, so what a budget cuts off it cuts off proportionally. A part may have a budget of its
 own. Before there is an average, an answer counts as long as the part expects it to be, or as

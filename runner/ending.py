@@ -9,7 +9,7 @@ from rich.console import Console
 from runner.config import flatten
 from runner.display import closing_table, duration, reasons_table
 from runner.identity import KeyClass, class_of
-from runner.ledger import get_sample, read_judgements
+from runner.ledger import fold, get_sample, read_judgements
 from runner.records import Counts, Judgement, RunStatus
 from runner.render import Tokenizer
 from runner.resolve import Resolved
@@ -32,9 +32,7 @@ def accounting_line(counts: Counts) -> str:
 
 def announce_done(console: Console, run: RunDir, state: RunState) -> None:
     """A run that owes nothing: say so, with its figures."""
-    stats = Stats()
-    for judgement in read_judgements(run, state.validator_set):
-        stats.add(judgement)
+    stats = fold(run, state.validator_set)
     console.print(f"This run is already {state.status.value}: nothing to do.")
     summarize(console, run, state, stats)
     if state.counts.failed:

@@ -33,7 +33,7 @@ from runner.plan import PromptReader
 from runner.recorder import Recorder
 from runner.records import (
     Failure,
-    PlannedSample,
+    OwedSample,
     Prompt,
     Record,
     Sample,
@@ -56,7 +56,7 @@ IN_FLIGHT = ("disconnected", "cut_body")
 class Request(NamedTuple):
     """A planned sample, rendered."""
 
-    planned: PlannedSample
+    planned: OwedSample
     prompt: Prompt
     input_ids: list[int]
 
@@ -71,7 +71,7 @@ class Origin(Record, frozen=True, kw_only=True):
 
 
 def requests_of(
-    planned: Iterator[PlannedSample], prompts: PromptReader, render: RenderAhead
+    planned: Iterator[OwedSample], prompts: PromptReader, render: RenderAhead
 ) -> Iterator[Request]:
     """Render what is owed, in sending order, as far ahead as `render` does.
 
@@ -223,15 +223,17 @@ class Sender:
         """Bring one request to an end: a sample, a failure, or a place among the suspects."""
         self._open[request.planned.sample_id] = request
         await self._recorder.room()
-        attempts = deaths = losses = waits = 0
+        attempts, deaths, losses, waits = request.planned.asked, 0, 0, 0
+        failed_at = ""
         most = self._client.retry.max_attempts
         while True:
             pool = await self._serving.pool()
             deaths_before = self._serving.deaths
             launch, sent_at, start = self._serving.launch, time.time(), time.monotonic()
             try:
-                routed = await self._ask(pool, request)
+                routed = await self._ask(pool, request, avoid=failed_at)
             except EngineFault as fault:
+                failed_at = fault.endpoint
                 if fault.kind is FaultKind.DENIED:
                     raise _denied(fault) from fault
                 attempts += fault.kind in (FaultKind.UNUSABLE, FaultKind.REFUSED)
@@ -245,7 +247,7 @@ class Sender:
                         self._fail(request, attempts, "kills_server", fault, permanent=True)
                         return
                     if alone and losses >= most:
-                        self._fail(request, attempts, fault.reason, fault, permanent=False)
+                        self._fail(request, max(attempts, most), fault.reason, fault)
                         return
                     if not alone and (deaths >= SUSPECT_DEATHS or losses >= most):
                         self._suspects.append(request)
@@ -255,7 +257,7 @@ class Sender:
                     self._fail(request, attempts, fault.reason, fault, permanent=True)
                     return
                 elif attempts >= most:
-                    self._fail(request, attempts, fault.reason, fault, permanent=False)
+                    self._fail(request, attempts, fault.reason, fault)
                     return
                 elif fault.kind is FaultKind.UNUSABLE:
                     self._saw_fault(request, fault.reason, fault)
@@ -272,12 +274,12 @@ class Sender:
             self._watch.saw(judgement, sample)
             return
 
-    async def _ask(self, pool: EnginePool, request: Request) -> Routed:
+    async def _ask(self, pool: EnginePool, request: Request, *, avoid: str) -> Routed:
         rid = f"{request.planned.sample_id}.{secrets.token_hex(6)}"
         self.in_flight += 1
         self.requests += 1
         try:
-            return await pool.send(rid, request.input_ids, self._sampling)
+            return await pool.send(rid, request.input_ids, self._sampling, avoid=avoid)
         finally:
             self.in_flight -= 1
 
@@ -286,8 +288,16 @@ class Sender:
         return float(min(retry.backoff_max_s, retry.backoff_s * 2 ** (waits - 1)))
 
     def _fail(
-        self, request: Request, requests: int, reason: str, fault: EngineFault, *, permanent: bool
+        self,
+        request: Request,
+        requests: int,
+        reason: str,
+        fault: EngineFault,
+        *,
+        permanent: bool = False,
     ) -> None:
+        """Record a failure for good. `requests` are all that were spent on it, earlier attempts'
+        included; a line of failures.jsonl tells of this attempt's."""
         planned = request.planned
         failure = Failure(
             sample_id=planned.sample_id,
@@ -296,8 +306,9 @@ class Sender:
             kind="failed",
             reason=reason,
             detail=fault.detail,
-            requests=requests,
+            requests=requests - planned.asked,
             permanent=permanent,
+            try_=planned.try_,
             attempt=self._origin.attempt,
             at=time.time(),
             raw=fault.raw,
@@ -336,7 +347,7 @@ def sample_of(
         row=planned.row,
         turn=planned.turn,
         k=planned.k,
-        try_=0,
+        try_=planned.try_,
         prompt_hash=prompt.prompt_hash,
         mode=origin.mode,
         sampling_digest=origin.sampling_digest,

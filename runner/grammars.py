@@ -82,8 +82,14 @@ def find_channels(
     if not all(text in vocabulary for text in texts):
         return None
     start, channel, message, end = (vocabulary[text] for text in texts)
-    names = {name: encode(name) for name in (*_CHANNELS, "assistant")}
-    return ChannelMarkers(start=start, channel=channel, message=message, end=end, names=names)
+    return ChannelMarkers(
+        start=start,
+        channel=channel,
+        message=message,
+        end=end,
+        names={name: encode(name) for name in _CHANNELS},
+        recipient=encode(" to"),
+    )
 
 
 def grammar_of(tools: ToolMarkers | None, channels: ChannelMarkers | None) -> str:

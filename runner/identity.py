@@ -47,6 +47,7 @@ KEY_CLASSES: tuple[tuple[str, KeyClass], ...] = (
     ("category.parts.*.n", KeyClass.PLAN),
     ("category.parts.*.weight", KeyClass.PLAN),
     ("category.parts.*.hub.count", KeyClass.PLAN),
+    ("category.parts.*.budget_tokens", KeyClass.PLAN),
     ("category.total", KeyClass.PLAN),
     ("category.parts.*", KeyClass.FREE),  # what a part reads, and how, is in the facts, by content
     ("source.*", KeyClass.FREE),

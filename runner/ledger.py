@@ -1,23 +1,63 @@
 """What a run owes and what it has: `planned = ok + rejected + failed + skipped + pending`.
 
-Everything is read from the run directory in streams; only an index of numbers is held in memory
-(about 40 bytes a sample). A sample is done when a line with its id and its prompt hash is in the
-shards; it is owed when it is selected by the plan, not done, not skipped, and not failed for good.
+Everything is read from the run directory in streams; only numbers are held in memory (some 100
+bytes a sample while it counts). A sample is done when a current line with its id and its prompt hash
+is in the shards; it is owed when the plan selects it and it is not done, not skipped, and not failed
+for good. Lines are matched by the hashes of the index files (runner.keying), not by decoding them.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from runner.budget import WHOLE, cut_off
-from runner.records import Counts, Failure, Judgement, PlannedSample, Record, Sample
+from runner.failures import FailureSum, failed_for_good, read_failures
+from runner.keying import (
+    Hashes,
+    Mask,
+    find,
+    last_of_each_key,
+    prompt_pairs,
+    prompt_tag,
+    rejected,
+    sample_keying,
+    try_pairs,
+)
+from runner.records import Counts, Judgement, OwedSample, PlannedSample, Record, Sample
 from runner.rundir import RunDir
 from runner.shards import ShardReader, key_hash
+from runner.stats import JudgementFigures, Stats
+from runner.superseded import SupersededTries, read_superseded
+
+__all__ = [
+    "Accounts",
+    "FailureSum",
+    "PartRequest",
+    "PlanRequest",
+    "account",
+    "count",
+    "failed_for_good",
+    "fold",
+    "get_sample",
+    "losses",
+    "open_samples",
+    "owed",
+    "prompt_tag",
+    "read_failures",
+    "read_judgements",
+    "read_plan",
+    "read_request",
+    "read_samples",
+    "sample_keying",
+    "selection_hash",
+    "verdicts_missing",
+]
 
 
 class PartRequest(Record, frozen=True, kw_only=True):
@@ -43,15 +83,19 @@ class PlanRequest(Record, frozen=True, kw_only=True):
         """Output tokens by part; WHOLE is the run's."""
         return {WHOLE: self.budget_tokens, **self.budget_parts}
 
-    def selects(self, planned: PlannedSample) -> bool:
+    def selects(self, planned: "PlannedSample | _PlanLine") -> bool:
         """Whether the plan as it now stands still wants this sample (else it is unplanned)."""
         part = self.parts.get(planned.category)
-        return (
-            part is not None
-            and planned.k < part.n
-            and selection_hash(self.seed, planned.category, planned.source, planned.row)
+        if part is None or planned.k >= part.n:
+            return False
+        return part.threshold == MAX_U64 or (
+            selection_hash(self.seed, planned.category, planned.source, planned.row)
             <= part.threshold
         )
+
+
+MAX_U64 = 2**64 - 1
+"""The threshold of a part of which all rows are wanted."""
 
 
 def selection_hash(seed: int, category: str, source: str, row: int) -> int:
@@ -60,173 +104,292 @@ def selection_hash(seed: int, category: str, source: str, row: int) -> int:
     return int.from_bytes(digest, "big")
 
 
-def prompt_tag(prompt_hash: str) -> int:
-    """The u64 kept beside a sample's key in the index: the beginning of its prompt hash."""
-    return int(prompt_hash[:16], 16) if prompt_hash else 0
-
-
-class _Key(msgspec.Struct):
-    sample_id: str
-    prompt_hash: str = ""
-
-
-_key_decoder = msgspec.json.Decoder(_Key)
-
-
-def sample_keying(line: bytes) -> tuple[str, int]:
-    """Key and tag of a line of samples/, verdicts/ or plan/ (see runner.shards.Keying)."""
-    key = _key_decoder.decode(line)
-    return key.sample_id, prompt_tag(key.prompt_hash)
-
-
-class DoneIndex:
-    """The ids that are in the shards, by 64-bit hash of id and prompt hash."""
-
-    def __init__(self, samples: Path) -> None:
-        index = ShardReader(samples, keying=sample_keying).index()
-        order = np.argsort(index["key"], kind="stable")
-        self._keys: npt.NDArray[np.uint64] = index["key"][order]
-        self._tags: npt.NDArray[np.uint64] = index["tag"][order]
-
-    def __contains__(self, planned: PlannedSample) -> bool:
-        key, tag = key_hash(planned.sample_id), prompt_tag(planned.prompt_hash)
-        first = int(np.searchsorted(self._keys, np.uint64(key), side="left"))
-        while first < len(self._keys) and int(self._keys[first]) == key:
-            if int(self._tags[first]) == tag:
-                return True
-            first += 1
-        return False
-
-
-def read_plan(run: RunDir) -> Iterator[PlannedSample]:
-    """Every row ever planned, in sending order; ask `PlanRequest.selects` which still count."""
-    return _records(run.plan, PlannedSample)
-
-
 def read_request(run: RunDir) -> PlanRequest | None:
     """The plan's request, or None while there is no whole plan."""
     path = run.plan / "request.json"
     return msgspec.json.decode(path.read_bytes(), type=PlanRequest) if path.is_file() else None
 
 
+def read_plan(run: RunDir) -> Iterator[PlannedSample]:
+    """Every row ever planned, in sending order; ask `PlanRequest.selects` which still count."""
+    reader = ShardReader(run.plan, keying=sample_keying)
+    return _decode(reader, last_of_each_key(reader.index()), PlannedSample)
+
+
 def read_samples(run: RunDir) -> Iterator[Sample]:
     """The current samples in the order they were written; a superseded one is left out."""
-    return _records(run.samples, Sample)
+    reader, current = open_samples(run)
+    return _decode(reader, current, Sample)
+
+
+def open_samples(run: RunDir) -> tuple[ShardReader, Mask]:
+    """A reader of samples/, and which of its lines are current."""
+    reader = ShardReader(run.samples, keying=sample_keying)
+    return reader, read_superseded(run).current(reader.index())
 
 
 def read_judgements(run: RunDir, verdict_set: str) -> Iterator[Judgement]:
     """The current judgements of one verdict set."""
-    return _records(run.verdicts(verdict_set), Judgement)
+    reader = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
+    return _decode(reader, read_superseded(run).current(reader.index()), Judgement)
+
+
+def fold(run: RunDir, verdict_set: str) -> Stats:
+    """The figures of the current samples that one verdict set has judged."""
+    reader = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
+    stats = Stats()
+    for one in _decode(reader, read_superseded(run).current(reader.index()), JudgementFigures):
+        stats.add(one)
+    return stats
 
 
 def get_sample(run: RunDir, sample_id: str) -> Sample | None:
     """One current sample by id, by random access."""
     line = ShardReader(run.samples, keying=sample_keying).get(sample_id)
-    return None if line is None else msgspec.json.decode(line, type=Sample)
+    if line is None:
+        return None
+    sample = msgspec.json.decode(line, type=Sample)
+    due = read_superseded(run).next_tries(np.array([key_hash(sample_id)], dtype=np.uint64))
+    return sample if sample.try_ >= due[0] else None
 
 
-def _records(directory: Path, kind: type[Any]) -> Iterator[Any]:
-    reader = ShardReader(directory, keying=sample_keying)
+def _decode(reader: ShardReader, wanted: Mask, kind: type[Any]) -> Iterator[Any]:
     decoder = msgspec.json.Decoder(kind)
-    current = _current(reader.index()["key"])
-    for line, wanted in zip(reader.lines(), current, strict=False):
-        if wanted:
+    for line, is_wanted in zip(reader.lines(), wanted.tolist(), strict=False):
+        if is_wanted:
             yield decoder.decode(line)
 
 
-def _current(keys: npt.NDArray[np.uint64]) -> Iterator[bool]:
-    """For each line in write order, whether it is the last one with its key."""
-    last = np.zeros(len(keys), dtype=bool)
-    _, from_the_end = np.unique(keys[::-1], return_index=True)
-    last[len(keys) - 1 - from_the_end] = True
-    return iter(last.tolist())
+class _PlanLine(msgspec.Struct):
+    """What counting needs of a line of plan/."""
+
+    category: str
+    row: int
+    k: int
+    source: str = ""
+    skip: str = ""
 
 
-class FailureSum(msgspec.Struct):
-    """What is known of one sample that failed: its last reason, and requests over all attempts."""
+class _Standing(NamedTuple):
+    """The lines of plan/ as numbers, in sending order, and how each one stands. Shape (lines,)."""
 
-    reason: str
-    requests: int
-    permanent: bool
-    detail: str = ""
+    reader: ShardReader
+    keys: Hashes
+    pairs: Hashes
+    wanted: Mask
+    """The plan selects it, and no later line replaces it."""
+    skipped: Mask
+    done: Mask
+    failed: Mask
+    parts: npt.NDArray[np.int64]
+    names: list[str]
+    """The part that each number in `parts` stands for."""
+    due: npt.NDArray[np.int64]
+    """As which try it is, or would be, asked for."""
 
-
-def read_failures(run: RunDir) -> dict[str, FailureSum]:
-    """The failed samples by id. A torn last line is left out (its sample is owed again)."""
-    found: dict[str, FailureSum] = {}
-    if not run.failures.is_file():
-        return found
-    for line in run.failures.read_bytes().split(b"\n"):
-        try:
-            failure = msgspec.json.decode(line, type=Failure)
-        except msgspec.DecodeError:
-            continue
-        before = found.get(failure.sample_id)
-        requests = failure.requests + (before.requests if before else 0)
-        found[failure.sample_id] = FailureSum(
-            failure.reason, requests, failure.permanent, failure.detail
-        )
-    return found
+    @property
+    def pending(self) -> Mask:
+        mask: Mask = self.wanted & ~self.skipped & ~self.done & ~self.failed
+        return mask
 
 
-def failed_for_good(failure: FailureSum | None, max_attempts: int) -> bool:
-    """Whether a sample is not asked again by itself."""
-    return failure is not None and (failure.permanent or failure.requests >= max_attempts)
+class _Samples(NamedTuple):
+    """The current samples: their prompt pairs and their try pairs."""
+
+    prompts: Hashes
+    tries: Hashes
 
 
-def owed(run: RunDir, *, max_attempts: int, retry_failed: bool) -> Iterator[PlannedSample]:
+def _current_samples(run: RunDir, superseded: SupersededTries) -> _Samples:
+    index = ShardReader(run.samples, keying=sample_keying).index()
+    current = index[superseded.current(index)]
+    return _Samples(prompt_pairs(current), try_pairs(current))
+
+
+def _stand(
+    run: RunDir,
+    request: PlanRequest,
+    samples: _Samples,
+    superseded: SupersededTries,
+    failures: dict[str, FailureSum],
+    max_attempts: int,
+) -> _Standing:
+    reader = ShardReader(run.plan, keying=sample_keying)
+    index = reader.index()
+    keys, pairs, wanted = index["key"].copy(), prompt_pairs(index), last_of_each_key(index)
+    skipped = np.zeros(len(index), dtype=bool)
+    parts = np.zeros(len(index), dtype=np.int64)
+    numbers: dict[str, int] = {}
+    decode = msgspec.json.Decoder(_PlanLine).decode
+    for position, raw in enumerate(reader.lines()):
+        line = decode(raw)
+        parts[position] = numbers.setdefault(line.category, len(numbers))
+        if line.skip:
+            skipped[position] = True
+        if not request.selects(line):
+            wanted[position] = False
+    due = superseded.next_tries(keys)
+    return _Standing(
+        reader,
+        keys,
+        pairs,
+        wanted,
+        skipped,
+        np.isin(pairs, samples.prompts),
+        _failed(keys, due, failures, max_attempts),
+        parts,
+        list(numbers),
+        due,
+    )
+
+
+def _failed(
+    keys: Hashes,
+    due: npt.NDArray[np.int64],
+    failures: dict[str, FailureSum],
+    max_attempts: int,
+) -> Mask:
+    """Which lines failed for good in the try that is due."""
+    for_good = {
+        key_hash(name): one.try_
+        for name, one in failures.items()
+        if failed_for_good(one, max_attempts)
+    }
+    found = np.fromiter(for_good, dtype=np.uint64, count=len(for_good))
+    last = np.fromiter(for_good.values(), dtype=np.int64, count=len(for_good))
+    at = find(keys, found)
+    mask: Mask = at >= 0
+    mask[mask] = last[at[mask]] == due[mask]
+    return mask
+
+
+def owed(run: RunDir, *, max_attempts: int, retry_failed: bool) -> Iterator[OwedSample]:
     """The planned samples that are still to be asked for, in sending order."""
     request = read_request(run)
     if request is None:
         return
-    done, failures = DoneIndex(run.samples), read_failures(run)
-    for planned in read_plan(run):
-        if planned.skip or planned in done or not request.selects(planned):
-            continue
-        if not retry_failed and failed_for_good(failures.get(planned.sample_id), max_attempts):
-            continue
-        yield planned
+    superseded, failures = read_superseded(run), read_failures(run)
+    samples = _current_samples(run, superseded)
+    standing = _stand(run, request, samples, superseded, failures, max_attempts)
+    pending, due = standing.pending, standing.due
+    if retry_failed:
+        pending = pending | (standing.wanted & standing.failed & ~standing.done & ~standing.skipped)
+    decoder = msgspec.json.Decoder(OwedSample)
+    for line, is_owed, try_ in zip(standing.reader.lines(), pending, due, strict=True):
+        if is_owed:
+            planned = decoder.decode(line)
+            failure = failures.get(planned.sample_id)
+            same = failure is not None and failure.try_ == try_ and not retry_failed
+            asked = failure.requests if failure is not None and same else 0
+            if try_ or asked:
+                planned = msgspec.structs.replace(planned, try_=int(try_), asked=asked)
+            yield planned
+
+
+class Accounts(Record, frozen=True, kw_only=True):
+    """The accounting of a run. `unplanned` current samples lie in the shards and the plan, as it
+    now stands, does not ask for them; `superseded` ids were asked for again."""
+
+    counts: Counts = Counts()
+    unplanned: int = 0
+    superseded: int = 0
 
 
 def count(run: RunDir, verdict_set: str, *, max_attempts: int) -> Counts:
-    """The accounting of a run, read from its directory. Samples without a verdict are pending
-    judgement only for a moment, and count as pending."""
+    """The accounting line of a run; see `account`."""
+    return account(run, verdict_set, max_attempts=max_attempts).counts
+
+
+def account(run: RunDir, verdict_set: str, *, max_attempts: int) -> Accounts:
+    """The accounting of a run, read from its directory. A sample without a verdict counts as
+    pending: it is judged when the run goes on."""
     request = read_request(run)
     if request is None:
-        return Counts()
-    done, failures = DoneIndex(run.samples), read_failures(run)
-    rejected: dict[str, bool] = {}
-    spent: dict[str, tuple[int, int]] = {}
-    for judgement in read_judgements(run, verdict_set):
-        rejected[judgement.sample_id] = judgement.rejected
-        tokens, samples = spent.get(judgement.category, (0, 0))
-        spent[judgement.category] = tokens + judgement.output_tokens, samples + 1
-    totals = dict.fromkeys(("planned", "ok", "rejected", "failed", "skipped", "pending"), 0)
-    for planned in read_plan(run):
-        if not request.selects(planned):
-            continue
-        totals["planned"] += 1
-        state = _state(planned, done, failures, rejected, max_attempts)
-        if state == "pending" and planned not in done:
-            cut = cut_off(request.budgets, spent, planned.category)
-            state = "skipped" if cut else state
-        totals[state] += 1
-    return Counts(**totals)
+        return Accounts()
+    superseded = read_superseded(run)
+    samples = _current_samples(run, superseded)
+    standing = _stand(run, request, samples, superseded, read_failures(run), max_attempts)
+    is_rejected, is_ok = _judged(run, verdict_set, samples, standing)
+    wanted, done = standing.wanted, standing.wanted & standing.done & ~standing.skipped
+    pending = standing.pending
+    cut = _cut(run, verdict_set, request, standing)
+    counts = Counts(
+        planned=_sum(wanted),
+        ok=_sum(done & is_ok),
+        rejected=_sum(done & is_rejected),
+        failed=_sum(wanted & standing.failed & ~standing.done & ~standing.skipped),
+        skipped=_sum(wanted & standing.skipped) + _sum(pending & cut),
+        pending=_sum(pending & ~cut) + _sum(done & ~is_ok & ~is_rejected),
+    )
+    return Accounts(
+        counts=counts,
+        unplanned=len(samples.prompts) - int(np.isin(samples.prompts, standing.pairs[done]).sum()),
+        superseded=len(superseded),
+    )
 
 
-def _state(
-    planned: PlannedSample,
-    done: DoneIndex,
-    failures: dict[str, FailureSum],
-    rejected: dict[str, bool],
-    max_attempts: int,
-) -> str:
-    if planned.skip:
-        return "skipped"
-    if planned in done and planned.sample_id in rejected:
-        return "rejected" if rejected[planned.sample_id] else "ok"
-    if planned in done:
-        return "pending"
-    if failed_for_good(failures.get(planned.sample_id), max_attempts):
-        return "failed"
-    return "pending"
+def _sum(mask: Mask) -> int:
+    return int(mask.sum())
+
+
+def _judged(
+    run: RunDir, verdict_set: str, samples: _Samples, standing: _Standing
+) -> tuple[Mask, Mask]:
+    """Which lines of the plan have a sample that was rejected, and which one that was not."""
+    verdicts = ShardReader(run.verdicts(verdict_set), keying=sample_keying).index()
+    verdict = find(samples.tries, try_pairs(verdicts))
+    bad = np.zeros(len(samples.tries), dtype=bool)
+    bad[verdict >= 0] = rejected(verdicts)[verdict[verdict >= 0]]
+    good = (verdict >= 0) & ~bad
+    pairs = standing.pairs
+    return np.isin(pairs, samples.prompts[bad]), np.isin(pairs, samples.prompts[good])
+
+
+class _Spent(msgspec.Struct):
+    category: str
+    output_tokens: int
+
+
+def _cut(run: RunDir, verdict_set: str, request: PlanRequest, standing: _Standing) -> Mask:
+    """Which lines a budget that is spent cuts off. Reads verdicts only where there is a budget."""
+    limits = request.budgets
+    if all(limit is None for limit in limits.values()):
+        return np.zeros(len(standing.keys), dtype=bool)
+    reader = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
+    current = read_superseded(run).current(reader.index())
+    tokens: Counter[str] = Counter()
+    samples: Counter[str] = Counter()
+    for one in _decode(reader, current, _Spent):
+        tokens[one.category] += one.output_tokens
+        samples[one.category] += 1
+    spent = {name: (tokens[name], samples[name]) for name in samples}
+    cut = np.array([cut_off(limits, spent, name) for name in standing.names], dtype=bool)
+    return cut[standing.parts] if len(cut) else np.zeros(len(standing.keys), dtype=bool)
+
+
+def losses(run: RunDir, *, max_attempts: int) -> tuple[Counter[str], Counter[str]]:
+    """Why planned samples are not there: (failed by reason, skipped by reason code)."""
+    failed: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    request = read_request(run)
+    if request is None:
+        return failed, skipped
+    superseded, failures = read_superseded(run), read_failures(run)
+    samples = _current_samples(run, superseded)
+    standing = _stand(run, request, samples, superseded, failures, max_attempts)
+    lost = standing.wanted & (standing.skipped | (standing.failed & ~standing.done))
+    for planned in _decode(standing.reader, lost, PlannedSample):
+        if planned.skip:
+            skipped[planned.skip.partition(":")[0]] += 1
+        else:
+            failed[failures[planned.sample_id].reason] += 1
+    return failed, skipped
+
+
+def verdicts_missing(run: RunDir, verdict_set: str) -> tuple[ShardReader, Mask]:
+    """A reader of samples/, and which current samples have no verdict in this set."""
+    reader, current = open_samples(run)
+    directory: Path = run.verdicts(verdict_set)
+    verdicts = ShardReader(directory, keying=sample_keying).index()
+    missing: Mask = current & ~np.isin(try_pairs(reader.index()), try_pairs(verdicts))
+    return reader, missing

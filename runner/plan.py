@@ -98,8 +98,14 @@ def _wants(config: Config, parts: Mapping[str, PromptPart]) -> object:
 def _budget(config: Config) -> dict[str, object]:
     return {
         "budget_tokens": config.budget.output_tokens,
-        "budget_parts": dict(config.budget.parts),
+        "budget_parts": part_budgets(config),
     }
+
+
+def part_budgets(config: Config) -> dict[str, int]:
+    """Output tokens by part, for the parts that have a budget of their own."""
+    budgets = {name: part.budget_tokens for name, part in config.category.parts.items()}
+    return {name: tokens for name, tokens in budgets.items() if tokens is not None}
 
 
 def _request(

@@ -79,7 +79,7 @@ class PlanWriter:
             return
         ordinal = self._known.ordinal(entry.part, entry.source, entry.row, entry.turn)
         tokens = len(result.ids) if isinstance(result, Rendered) else 0
-        skip = self._skip(entry, result)
+        skip = skip_of(entry, result, self._parts[entry.part], self._limits, drop=self._drop)
         if ordinal is None:
             self._count(entry, result, skip)
         prompt = _prompt(entry)
@@ -101,27 +101,6 @@ class PlanWriter:
             )
             self._plan.put(msgspec.json.encode(planned))
 
-    def _skip(self, entry: Entry, result: Result) -> str:
-        if entry.skip:
-            return entry.skip
-        if isinstance(result, RenderFault):
-            return f"{result.reason}: {result.detail}"
-        if entry.duplicate and self._drop:
-            return "duplicate: its messages and tools are those of an earlier prompt"
-        return self._too_long(entry.part, len(result.ids)) if result is not None else ""
-
-    def _too_long(self, part: str, tokens: int) -> str:
-        limits, most = self._limits, self._parts[part].max_prompt_tokens
-        if most is not None and tokens > most:
-            return f"too_long: {tokens:,} prompt tokens, max_prompt_tokens={most:,}"
-        room = limits.context_length - limits.max_new_tokens
-        if tokens <= room:
-            return ""
-        return (
-            f"over_budget: {tokens:,} prompt tokens, room for {room:,} beside "
-            f"max_new_tokens={limits.max_new_tokens:,} in a context of {limits.context_length:,}"
-        )
-
     def _count(self, entry: Entry, result: Result, skip: str) -> None:
         part = self._summary.part(entry.part)
         part.duplicates += entry.duplicate
@@ -132,6 +111,29 @@ class PlanWriter:
             part.skip(reason)
         elif isinstance(result, Rendered):
             part.count(len(result.ids), escaped=bool(result.escaped))
+
+
+def skip_of(entry: Entry, result: Result, part: PromptPart, limits: Limits, *, drop: bool) -> str:
+    """Why an entry is never sent, as "reason: detail"; "" when it is. `drop`: no duplicates."""
+    if entry.skip:
+        return entry.skip
+    if isinstance(result, RenderFault):
+        return f"{result.reason}: {result.detail}"
+    if entry.duplicate and drop:
+        return "duplicate: its messages and tools are those of an earlier prompt"
+    return _too_long(len(result.ids), part.max_prompt_tokens, limits) if result is not None else ""
+
+
+def _too_long(tokens: int, most: int | None, limits: Limits) -> str:
+    if most is not None and tokens > most:
+        return f"too_long: {tokens:,} prompt tokens, max_prompt_tokens={most:,}"
+    room = limits.context_length - limits.max_new_tokens
+    if tokens <= room:
+        return ""
+    return (
+        f"over_budget: {tokens:,} prompt tokens, room for {room:,} beside "
+        f"max_new_tokens={limits.max_new_tokens:,} in a context of {limits.context_length:,}"
+    )
 
 
 def sample_id(entry: Entry, k: int) -> str:

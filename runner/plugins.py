@@ -5,13 +5,20 @@ One that judges samples has `check`, one that judges the whole set of them has `
 A plugin that cannot be imported or built is a ConfigError naming the key, never a warning.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.errors import InstantiationException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import (
+    InstantiationException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 
 from runner.config import Config
 from runner.errors import ConfigError
@@ -72,8 +79,14 @@ class ConfiguredValidator:
 
 
 def register_schema() -> None:
-    """Make the typed config known to Hydra as `_schema` (first in conf/config.yaml's defaults)."""
-    ConfigStore.instance().store(name="_schema", node=Config)
+    """Make the typed config known to Hydra as `_schema` (first in conf/config.yaml's defaults).
+
+    Mappings whose keys are the user's own take new ones without a `+`.
+    """
+    schema = OmegaConf.structured(Config)
+    for name in ("gates", "validators"):
+        schema[name]._set_flag("struct", False)
+    ConfigStore.instance().store(name="_schema", node=schema)
 
 
 def load_validators(entries: Mapping[str, Any]) -> list[ConfiguredValidator]:
@@ -147,3 +160,50 @@ def _severities(where: str, validator: Validator, chosen: dict[str, str]) -> dic
             )
         reasons[reason] = Severity(value)
     return reasons
+
+
+def override_validators(
+    entries: Mapping[str, Any], overrides: Sequence[str], conf: str
+) -> dict[str, Any]:
+    """A validator mapping with command-line overrides in Hydra's own grammar applied to it:
+    `validators=NAME` takes a set of the config tree `conf` instead, `validators.X.Y=Z` and
+    `~validators.X` change one.
+
+    Raises:
+        ConfigError: an override that cannot be read, or is about something else.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        raise ConfigError(
+            "An override cannot be read.", found=str(error).splitlines()[0]
+        ) from error
+    chosen = OmegaConf.create(dict(entries))
+    for one in sorted(parsed, key=lambda o: o.key_or_group != "validators"):
+        key, value = one.key_or_group, one.value()
+        if key == "validators" and not one.is_delete():
+            chosen = _validator_group(str(value), conf)
+        elif key.startswith("validators.") and one.is_delete():
+            chosen.pop(key.removeprefix("validators."), None)
+        elif key.startswith("validators."):
+            OmegaConf.update(chosen, key.removeprefix("validators."), value, merge=True)
+        else:
+            raise ConfigError(
+                "Judging again changes the validators only.",
+                where="overrides",
+                found=one.input_line or key,
+                allowed="validators=NAME, validators.NAME.KEY=VALUE, ~validators.NAME",
+            )
+    plain = OmegaConf.to_container(chosen, resolve=True)
+    assert isinstance(plain, dict)  # noqa: S101 - tells mypy what to_container of a mapping gives
+    return {str(name): entry for name, entry in plain.items()}
+
+
+def _validator_group(name: str, conf: str) -> DictConfig:
+    try:
+        with initialize_config_dir(conf, version_base="1.3"):
+            return compose(f"validators/{name}").validators  # type: ignore[no-any-return]
+    except MissingConfigException as error:
+        raise ConfigError(
+            "There is no such validator set.", where="validators", found=name
+        ) from error

@@ -124,7 +124,8 @@ def probe(
     stops = _stop_ids(tokenizer, facts, vocabulary, hints)
     markers = _marker_ids(think_open, think_close, tools, channels)
     special = tokenizer.special_tokens | _names(vocabulary, {*stops, *markers})
-    openers = _role_openers(tokenizer, modes, set(special) - markers)
+    inside = _marker_ids(think_open, think_close, tools, None)
+    openers = _role_openers(tokenizer, modes, set(special) - inside)
     assigned = _ranges(sorted(vocabulary.values()))
     return TokenProfile(
         stop_ids=stops,
@@ -265,7 +266,7 @@ def _probe_mode(
         template_kwargs=dict(mode.template_kwargs),
         generation_prompt=tail,
         think=_think_state(tail, think_open, think_close),
-        after_tool=[] if after_tool == tail else after_tool,
+        after_tool=None if after_tool == tail else after_tool,
         control=_control(render, set(tokenizer.special_tokens)),
     )
 
@@ -351,7 +352,7 @@ def _role_openers(
     for message, others in ((_USER, []), (_SYSTEM, [_USER])):
         ids = _try_render(tokenizer, mode, [message, *others]) or []
         before = _before(ids, tokenizer.encode(message["content"]))
-        header = [i for i in before if i in special and i != tokenizer.bos_id]
+        header = [i for i in before if i in special and (i in tail or i != tokenizer.bos_id)]
         own = [i for i in header if i not in tail][-1:]
         found[message["role"]] = tail[:1] if tail[:1] and tail[0] in header else own
     return {role: ids for role, ids in found.items() if ids}

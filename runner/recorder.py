@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from runner.errors import MachineError
-from runner.ledger import count, read_judgements, read_samples, sample_keying
+from runner.ledger import count, fold, sample_keying, verdicts_missing
 from runner.promptfinder import PromptFinder
 from runner.records import Counts, Failure, Judgement, Prompt, Sample
 from runner.rundir import RunDir, append_line, replace_file
-from runner.shards import ShardReader, ShardWriter
+from runner.shards import ShardWriter
 from runner.stats import Stats
 from runner.validate import Judge
 
@@ -70,8 +70,7 @@ class Recorder:
             )
         )
         self._judge_missing()
-        for judgement in read_judgements(self._run, self._verdict_set):
-            self.stats.add(judgement)
+        self.stats = fold(self._run, self._verdict_set)
         start = count(self._run, self._verdict_set, max_attempts=self._max_attempts)
         if self._retry_failed:
             start = msgspec.structs.replace(start, pending=start.pending + start.failed, failed=0)
@@ -163,15 +162,12 @@ class Recorder:
 
     def _judge_missing(self) -> None:
         """Judge the samples that have no verdict in this set (a crash, or a new set's name)."""
-        samples = ShardReader(self._run.samples, keying=sample_keying).index()["key"]
-        directory = self._run.verdicts(self._verdict_set)
-        judged = ShardReader(directory, keying=sample_keying).index()["key"]
-        if np.isin(samples, judged).all():
+        reader, missing = verdicts_missing(self._run, self._verdict_set)
+        if not missing.any():
             return
-        have = {j.sample_id for j in read_judgements(self._run, self._verdict_set)}
         prompts = PromptFinder(self._run)
-        for sample in read_samples(self._run):
-            if sample.sample_id not in have:
-                judgement = self._judge.judge(sample, prompts.find(sample))
-                self._verdicts.put(msgspec.json.encode(judgement))
+        for position in np.flatnonzero(missing).tolist():
+            sample = msgspec.json.decode(reader.at(position), type=Sample)
+            judgement = self._judge.judge(sample, prompts.find(sample))
+            self._verdicts.put(msgspec.json.encode(judgement))
         self._verdicts.flush()

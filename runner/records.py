@@ -90,6 +90,14 @@ class PlannedSample(Record, frozen=True, kw_only=True):
     """Why this one is never sent ("" = it is sent); counted as skipped."""
 
 
+class OwedSample(PlannedSample, frozen=True, kw_only=True, rename={"try_": "try"}):
+    """A planned sample that is to be asked for: as which try (above 0 where an earlier sample was
+    superseded), and how many requests earlier attempts have spent on it."""
+
+    try_: int = 0
+    asked: int = 0
+
+
 class SamplingParams(Record, frozen=True, kw_only=True):
     """Sampling parameters under SGLang's own names; every one is sent explicitly with each request.
 
@@ -165,7 +173,7 @@ class Sample(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
     latency_s: float
 
 
-class Failure(Record, frozen=True, kw_only=True):
+class Failure(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
     """A line of failures.jsonl: a sample that got no usable answer in one attempt, or was skipped.
 
     `kind` is "failed" (asked, no usable answer) or "skipped" (never asked). `requests` counts those
@@ -181,6 +189,7 @@ class Failure(Record, frozen=True, kw_only=True):
     detail: str = ""
     requests: int = 0
     permanent: bool = False
+    try_: int = 0
     attempt: int = 0
     at: float = 0.0
     raw: str = ""
@@ -268,7 +277,8 @@ class ToolMarkers(Record, frozen=True, kw_only=True):
 class ChannelMarkers(Record, frozen=True, kw_only=True):
     """Ids of a format that writes messages into named channels (gpt-oss) and has no think token.
 
-    `names` maps a word of a header (each channel, and "assistant") to its ids.
+    `names` maps each channel to the ids of its name; `recipient` are the ids in a header behind
+    which it is said to whom the message goes: to a tool.
     """
 
     start: int
@@ -276,13 +286,15 @@ class ChannelMarkers(Record, frozen=True, kw_only=True):
     message: int
     end: int
     names: dict[str, list[int]]
+    recipient: list[int]
 
 
 class ModeProfile(Record, frozen=True, kw_only=True):
     """What the chat template does in one mode, found by rendering probe conversations.
 
-    `generation_prompt` are the ids that every prompt must end with (`after_tool`: where the last
-    message is a tool's, if other ids stand there); `think` says in which state the model starts:
+    `generation_prompt` are the ids that every prompt must end with; `after_tool` those where the
+    last message is a tool's: None where they are the same, [] where the template adds none or
+    knows no tools. `think` says in which state the model starts:
     "open" (the prompt opened it), "closed" (the prompt closed it: the answer begins at once) or
     "none" (the prompt leaves it to the model). `control` counts special ids: of one user turn with
     the generation prompt ("base"), and what a system message ("system") and a further exchange
@@ -292,7 +304,7 @@ class ModeProfile(Record, frozen=True, kw_only=True):
     template_kwargs: dict[str, Any]
     generation_prompt: list[int]
     think: Literal["open", "closed", "none"]
-    after_tool: list[int] = []
+    after_tool: list[int] | None = None
     control: dict[str, dict[int, int]] = {}
 
 
@@ -374,7 +386,7 @@ class SampleContext(Record, frozen=True, kw_only=True):
     `output` are the output ids (int64, shape (n,), read-only), `kinds` their `IdKind` bits (uint8,
     shape (n,)), `specials` the positions of special ids among them, `segments` the stretches of
     reasoning, answer and tool calls. `prompt`, `decode` and `encode` are None where whoever judges
-    does not have them: skip then.
+    does not have them, the last two also for an output with ids that have no text: skip then.
     """
 
     profile: TokenProfile

@@ -1,5 +1,6 @@
-"""What follows when the breaker trips: look at the server, restart it once if it is ours, then go on
-or stop."""
+"""What follows when the breaker trips: look at the server, restart it once if it is ours, and go
+on or stop.
+"""
 
 from collections.abc import Callable
 

@@ -13,6 +13,7 @@ from runner.config import Config, Prepare
 from runner.ending import announce_done
 from runner.errors import BadAnswers
 from runner.plan import is_current
+from runner.preview import show_preview
 from runner.records import RunStatus
 from runner.resolve import Resolved
 from runner.rundir import RunState
@@ -34,6 +35,8 @@ def work(resolved: Resolved, shared: Shared) -> int:
     """`run`, when the run directory is known."""
     config = resolved.config
     console = Console(highlight=False)
+    if config.preview:
+        return show_preview(resolved, console)
     with resolved.run.locked():
         state = read_or_begin(resolved)
         if owes_nothing(resolved, state):

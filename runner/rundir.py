@@ -17,7 +17,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ class RunDir:
         self.tokenizer = path / "tokenizer"
         self.profile_json = path / "tokenizer" / "profile.json"
         self.samples = path / "samples"
+        self.superseded = path / "samples" / "superseded.jsonl"
         self.failures = path / "failures.jsonl"
         self.metrics = path / "metrics.jsonl"
         self.attempts = path / "attempts"
@@ -191,13 +192,19 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def append_line(path: Path, record: msgspec.Struct) -> None:
     """Append one JSON line and sync it; a torn last line of a crash is ended first."""
-    line = msgspec.json.encode(record) + b"\n"
+    append_lines(path, [record])
+
+
+def append_lines(path: Path, records: Sequence[msgspec.Struct]) -> None:
+    """`append_line` of several, synced once. A crash may leave only the first of them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
     with path.open("ab+") as file:
         if file.tell() > 0:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
-                line = b"\n" + line
-        file.write(line)
+                data = b"\n" + data
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
 

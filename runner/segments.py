@@ -92,26 +92,13 @@ def _channel_segments(
 
 
 def header_kind(header: list[int], channels: ChannelMarkers) -> Kind:
-    """What a message with this header is. Ids beside role and channel name address a tool."""
-    before, after = header, list[int]()
-    if channels.channel in header:
-        at = header.index(channels.channel)
-        before, after = header[:at], header[at + 1 :]
-    name = channel_name(after, channels)
-    rest = after[len(channels.names[name]) :] if name else after
-    role = channels.names.get("assistant", [])
-    before = before[len(role) :] if before[: len(role)] == role else before
-    if rest or before:
+    """What a message with this header is; one that names a recipient is a tool call."""
+    to, size = channels.recipient, len(channels.recipient)
+    if any(header[i : i + size] == to for i in range(len(header) - size + 1)):
         return Kind.TOOL_CALL
-    return Kind.REASONING if name == "analysis" else Kind.ANSWER
-
-
-def channel_name(ids: list[int], channels: ChannelMarkers) -> str:
-    """The channel whose name these ids begin with, "" for none."""
-    for name, spelt in channels.names.items():
-        if name != "assistant" and ids[: len(spelt)] == spelt:
-            return name
-    return ""
+    named = header[header.index(channels.channel) + 1 :] if channels.channel in header else []
+    analysis = channels.names["analysis"]
+    return Kind.REASONING if named[: len(analysis)] == analysis else Kind.ANSWER
 
 
 def lengths_of(output_ids: Sequence[int], profile: TokenProfile, mode: ModeProfile) -> Lengths:

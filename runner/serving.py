@@ -30,6 +30,17 @@ DOUBT_PAUSE_S = 0.5
 """How long senders pause after an unreachable answer from a server that is healthy after all."""
 
 
+_PROBE_FAILED = "The server is up, but a first small request gave no usable answer."
+
+
+def _told(faults: dict[str, EngineFault]) -> dict[str, str]:
+    return {
+        "where": ", ".join(faults),
+        "found": "; ".join(f"{fault.reason}: {fault.detail}" for fault in faults.values()),
+        "next_step": "look into the server's log under attempts/; nothing was generated",
+    }
+
+
 class Drained(Exception):
     """The server is away and the run is ending: give the request up, it is owed again."""
 
@@ -56,7 +67,7 @@ class Serving:
         self._stall_s = stall_s
         self._notify = notify
         self._clocks: dict[str, StallClock] = {}
-        self._past: list[EndpointStats] = []
+        self._past: list[EnginePool] = []
         self.load: ServerLoad | None = None
         """What the server said last of what it is doing; None while it does not tell."""
         self._pool: EnginePool | None = None
@@ -81,23 +92,21 @@ class Serving:
         self._up.set()
 
     async def probe(self, input_ids: list[int], sampling: SamplingParams) -> None:
-        """One real generation: a server is ready when it can do its work.
+        """One real generation at every endpoint: a server is ready when it can do its work.
 
         Raises:
-            BadAnswers: it answers, wrongly ("not ready yet" does not look like that).
-            ServerError: it does not answer, or denies the request.
+            BadAnswers: one answers wrongly ("not ready yet" does not look like that).
+            ServerError: none answers, or one denies the request.
         """
-        pool = await self.pool()
-        try:
-            await pool.generate("probe", input_ids, sampling)
-        except EngineFault as fault:
-            wrong = fault.kind in (FaultKind.UNUSABLE, FaultKind.REFUSED)
-            raise (BadAnswers if wrong else ServerError)(
-                "The server is up, but a first small request gave no usable answer.",
-                where=fault.endpoint or self._server.kind.value,
-                found=f"{fault.reason}: {fault.detail}",
-                next_step="look into the server's log under attempts/; nothing was generated",
-            ) from fault
+        faults = await (await self.pool()).probe(input_ids, sampling)
+        bad = {name: fault for name, fault in faults.items() if fault is not None}
+        wrong = {n: f for n, f in bad.items() if f.kind in (FaultKind.UNUSABLE, FaultKind.REFUSED)}
+        denied = {n: f for n, f in bad.items() if f.kind is FaultKind.DENIED}
+        for shown, error in ((wrong, BadAnswers), (denied, ServerError)):
+            if shown:
+                raise error(_PROBE_FAILED, **_told(shown))
+        if len(bad) == len(faults):
+            raise ServerError(_PROBE_FAILED, **_told(bad))
 
     async def pool(self) -> EnginePool:
         """The pool of the live server, waiting while it is brought back.
@@ -123,7 +132,8 @@ class Serving:
 
     def endpoint_stats(self) -> list[EndpointStats]:
         """The share of every endpoint so far, those of earlier launches included."""
-        return merge_stats([*self._past, *(self._pool.stats() if self._pool else [])])
+        pools = [*self._past, *([self._pool] if self._pool else [])]
+        return merge_stats(stats for pool in pools for stats in pool.stats())
 
     def figures(self) -> dict[str, float]:
         """The server's own counters, and each endpoint's share where there are several, under the
@@ -245,7 +255,7 @@ class Serving:
         self.load = None
         self._clocks.clear()
         if pool is not None:
-            self._past += pool.stats()
+            self._past.append(pool)
             await pool.close()
 
     async def close(self) -> None:

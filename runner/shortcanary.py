@@ -16,7 +16,7 @@ from runner.engines.pool import EnginePool
 from runner.generate import Origin, Request, sample_of
 from runner.model import RunModel
 from runner.prompts.shape import Conversation
-from runner.records import Expected, PlannedSample, Prompt, Record
+from runner.records import Expected, OwedSample, Prompt, Record
 from runner.rundir import append_line
 from runner.validate import Judge
 from runner.watch import Event, alarm_of, bad_answers, event_of
@@ -130,7 +130,7 @@ class ShortCanary:
             row=number,
             messages=conversation.messages,
         )
-        planned = PlannedSample(
+        planned = OwedSample(
             sample_id=f"{CATEGORY}-{number}-0",
             prompt=-1,
             prompt_hash=prompt.prompt_hash,

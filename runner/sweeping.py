@@ -8,9 +8,8 @@ from pathlib import Path
 
 from runner.errors import MachineError
 from runner.gates import METRICS
-from runner.ledger import read_judgements
+from runner.ledger import fold
 from runner.rundir import RunDir, append_line
-from runner.stats import Stats
 from runner.tracking.sweep import JOBS_NAME, SweepJob
 
 
@@ -43,10 +42,7 @@ def _line(number: int, overrides: list[str], exit_code: int, run: RunDir | None)
 
 
 def _metrics(run: RunDir, verdict_set: str) -> dict[str, float | None]:
-    stats = Stats()
-    for judgement in read_judgements(run, verdict_set):
-        stats.add(judgement)
-    whole = stats.all()
+    whole = fold(run, verdict_set).all()
     values: dict[str, float | None] = {"samples": whole.samples, "output": whole.output_tokens}
     for name, measure in METRICS.items():
         value = measure(whole)

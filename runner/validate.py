@@ -70,7 +70,7 @@ class Judge:
         output = as_array(sample.output_ids)
         kinds = self._table.kinds(output)
         specials = (kinds & IdKind.SPECIAL).nonzero()[0].tolist()
-        tokenizer = self._tokenizer
+        tokenizer = None if (kinds & IdKind.OUTSIDE).any() else self._tokenizer
         return SampleContext(
             profile=self._profile,
             mode=self._mode,

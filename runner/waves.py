@@ -6,7 +6,7 @@ from itertools import chain
 
 from runner.config import Canary
 from runner.generate import Feed, Sender
-from runner.records import PlannedSample
+from runner.records import OwedSample
 from runner.recovery import Recovery
 from runner.serving import Serving
 from runner.shortcanary import ShortCanary
@@ -17,11 +17,11 @@ LOOK_AHEAD = 4096
 
 
 def spread_first(
-    planned: Iterator[PlannedSample], count: int, categories: int
-) -> Iterator[PlannedSample]:
+    planned: Iterator[OwedSample], count: int, categories: int
+) -> Iterator[OwedSample]:
     """The same samples, those for the canary first: `count` of them, spread over the categories."""
     share = max(1, count // max(1, categories))
-    held: list[PlannedSample] = []
+    held: list[OwedSample] = []
     taken: Counter[str] = Counter()
     chosen: set[int] = set()
     for sample in planned:

@@ -1,4 +1,4 @@
-"""Every model and server preset composes to a typed config, and to the command line it stands for."""
+"""Every model and server preset composes to a typed config, and to its command line."""
 
 from pathlib import Path
 

@@ -15,6 +15,7 @@ Example: a run at temperature 1 with a healthy server solved 61 % of its maths p
 prompts through a mis-set template 12 %, with every other check passing.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -119,7 +120,8 @@ def _same_mathematics(got: str, wanted: str) -> bool | None:
         import math_verify
     except ImportError:
         return None
-    # Its own time-outs use signals, which only a main thread may set.
+    # Its own time-outs use signals, which only a main thread may set; it warns that they are off.
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
     gold, found = (
         math_verify.parse(rf"\boxed{{{text}}}", parsing_timeout=None, raise_on_error=False)
         for text in (wanted, got)

@@ -96,11 +96,7 @@ _MARKS: Mapping[tuple[str, str], str] = {
 
 
 def _is_known(header: list[int], channels: ChannelMarkers) -> bool:
-    return any(
-        header[: len(spelt)] == spelt
-        for name, spelt in channels.names.items()
-        if name != "assistant"
-    )
+    return any(header[: len(spelt)] == spelt for spelt in channels.names.values())
 
 
 def _fail(reason: str, detail: str) -> Verdict:

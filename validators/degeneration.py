@@ -20,8 +20,8 @@ Reasons
     long_run      flag    a run of one id, longer than text has
     few_distinct  flag    the last 1,024 ids are less than 2 % different ones
 
-Example: vLLM with NaN logits answered "!!!!!!!!" (id 0 in most vocabularies) up to the length limit;
-every row had a finish reason, a length and a text, and training on it taught nothing.
+Example: vLLM with NaN logits answered "!!!!!!!!" (id 0 in most vocabularies) up to the length
+limit; every row had a finish reason, a length and a text, and training on it taught nothing.
 """
 
 from collections.abc import Mapping

@@ -128,10 +128,10 @@ def _wrong_tail(sample: Sample, context: SampleContext) -> Verdict | None:
 
 def _tails(mode: ModeProfile, prompt: Prompt | None) -> list[list[int]]:
     """The tails that the mode allows after the last message; either one without a prompt."""
+    after_tool = mode.generation_prompt if mode.after_tool is None else mode.after_tool
     if prompt is None:
-        return [mode.generation_prompt, *([mode.after_tool] if mode.after_tool else [])]
-    after_tool = mode.after_tool and prompt.messages[-1].get("role") == "tool"
-    return [mode.after_tool if after_tool else mode.generation_prompt]
+        return [mode.generation_prompt, after_tool]
+    return [after_tool if prompt.messages[-1].get("role") == "tool" else mode.generation_prompt]
 
 
 def _texts(prompt: Prompt) -> Iterator[str]:

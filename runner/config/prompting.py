@@ -6,8 +6,8 @@ from runner.config.ranges import RANGES
 from runner.config.schema import Config, Part, SourceKind
 from runner.errors import ConfigError
 
-FILTER_FORM = re.compile(r"\s*(==|!=|<=|>=|<|>|in)(?:\s+|(?<=[=<>]))(.*\S)\s*", re.DOTALL)
-"""A filter: a comparison and a value, or `in` and values with commas between them."""
+FILTER_FORM = re.compile(r"\s*(\S.*?)\s*(==|!=|<=|>=|<|>|\sin\s)\s*(.*\S)\s*", re.DOTALL)
+"""A filter: a column, a comparison and a value, or `in` and values with commas between them."""
 
 
 def check_prompting(config: Config) -> None:
@@ -27,7 +27,6 @@ def check_prompting(config: Config) -> None:
             next_step="choose one, for example category=B4, or give each part its file.path",
         )
     _check_amounts(config)
-    _check_budget(config)
 
 
 def _check_name(name: str) -> None:
@@ -44,7 +43,7 @@ def _check_block(config: Config, name: str, part: Part) -> None:
     """The block that `source` reads must be there."""
     source = config.source
     if source.kind is SourceKind.file:
-        if not (source.path or (part.file is not None and part.file.path)):
+        if not (source.path or part.file.path):
             raise ConfigError(
                 "source=file needs a file.",
                 where="source.path",
@@ -52,26 +51,26 @@ def _check_block(config: Config, name: str, part: Part) -> None:
                 next_step="source.path=prompts.jsonl",
             )
     elif getattr(part, source.kind.value) is None:
-        have = [kind.value for kind in SourceKind if getattr(part, kind.value) is not None]
+        blocks = {"bundled": part.bundled, "hub": part.hub, "custom": part.custom}
+        have = [name for name, block in blocks.items() if block is not None]
         raise ConfigError(
             f"This part has no {source.kind.value} prompts.",
             where=f"category.parts.{name}.{source.kind.value}",
             found="null",
-            allowed=", ".join(f"source={kind}" for kind in have) or "source=file",
+            allowed=", ".join(f"source={kind}" for kind in [*have, "file"]),
             next_step="source=file source.path=prompts.jsonl reads a file of yours",
         )
 
 
 def _check_filters(name: str, part: Part) -> None:
-    for column, condition in part.filters.items():
+    for condition in part.filters:
         found = FILTER_FORM.fullmatch(condition)
-        wrong = found is None or (found[1] in ("<", ">", "<=", ">=") and not _number(found[2]))
-        if wrong:
+        if found is None or (found[2] in ("<", ">", "<=", ">=") and not _number(found[3])):
             raise ConfigError(
-                "A filter is a comparison and a value.",
-                where=f"category.parts.{name}.filters.{column}",
+                "A filter is a column, a comparison and a value.",
+                where=f"category.parts.{name}.filters",
                 found=condition,
-                allowed='"== easy", "!= en", ">= 0.8", "< 10", "in easy, medium"',
+                allowed='"level == easy", "lang != en", "score >= 0.8", "level in easy, medium"',
             )
 
 
@@ -97,23 +96,4 @@ def _check_amounts(config: Config) -> None:
                 where=where,
                 found=str(count),
                 allowed="null beside category.total",
-            )
-
-
-def _check_budget(config: Config) -> None:
-    parts = config.category.parts
-    for name, tokens in config.budget.parts.items():
-        if name not in parts:
-            raise ConfigError(
-                "A budget is for a part that the category has.",
-                where=f"budget.parts.{name}",
-                found=name,
-                allowed=", ".join(parts),
-            )
-        if tokens < 1:
-            raise ConfigError(
-                "A config value is out of range.",
-                where=f"budget.parts.{name}",
-                found=str(tokens),
-                allowed="1 or more",
             )

@@ -44,6 +44,7 @@ RANGES: dict[str, Check] = {
     "category.parts.*.n": _AT_LEAST_1,
     "category.parts.*.weight": _POSITIVE,
     "category.parts.*.max_prompt_tokens": _AT_LEAST_1,
+    "category.parts.*.budget_tokens": _AT_LEAST_1,
     "category.parts.*.hub.count": _AT_LEAST_1,
     "category.parts.*.hub.first_rows": _AT_LEAST_1,
     "category.total": _AT_LEAST_1,

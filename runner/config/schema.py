@@ -193,13 +193,30 @@ class BundledSource:
 
 
 @dataclass
+class Columns:
+    """Which column holds what an adapter reads (its words: runner.prompts.adapt). "" = the usual
+    column of that name, null = none. `id` is the data set's own name for a row."""
+
+    messages: str | None = ""
+    conversations: str | None = ""
+    trajectory: str | None = ""
+    chat: str | None = ""
+    instruction: str | None = ""
+    input: str | None = ""
+    prompt: str | None = ""
+    system: str | None = ""
+    tools: str | None = ""
+    answer: str | None = ""
+    id: str | None = ""
+
+
+@dataclass
 class HubSource:
     """A data set on the Hugging Face hub, or a local folder that `datasets` can load.
 
     `revision` null: the newest commit, looked up at each start. `streaming` reads without keeping
     the set on disk, and then `first_rows` says how much of it (null: all, by the set's own
-    metadata). `columns`: the adapter's word -> the column. `turns` (null: the part's) and `count` are
-    for this source.
+    metadata). `turns` (null: the part's) and `count` are for this source.
     """
 
     id: str = MISSING
@@ -209,7 +226,7 @@ class HubSource:
     streaming: bool = False
     first_rows: int | None = None
     adapter: str = "auto"
-    columns: dict[str, Any] = field(default_factory=dict)
+    columns: Columns = field(default_factory=Columns)
     turns: TurnPolicy | None = None
     licence: str = ""
     count: int | None = None
@@ -221,7 +238,7 @@ class FileSource:
 
     path: str | None = None
     adapter: str = "auto"
-    columns: dict[str, Any] = field(default_factory=dict)
+    columns: Columns = field(default_factory=Columns)
 
 
 @dataclass
@@ -244,21 +261,23 @@ class Part:
     """One named prompt set of a category: what it reads from each kind of source, and how much.
 
     `count` null: the category's; null there: the hub block's, or all rows. `weight` is its share of
-    `category.total`. `filters`: column -> comparison ("== easy", ">= 0.8"); rows that do not pass
-    are not there. `max_prompt_tokens`: longer prompts are skipped.
+    `category.total`. `filters`: "level == easy", "score >= 0.8"; rows that do not pass are not
+    there. `max_prompt_tokens`: longer prompts are skipped. `budget_tokens`: output tokens after
+    which nothing more of this part is sent.
     """
 
     title: str = ""
     bundled: BundledSource | None = None
     hub: HubSource | None = None
-    file: FileSource | None = None
+    file: FileSource = field(default_factory=FileSource)
     custom: dict[str, Any] | None = None
     count: int | None = None
     n: int | None = None
     weight: float = 1.0
     turns: TurnPolicy = TurnPolicy.last_user
-    filters: dict[str, str] = field(default_factory=dict)
+    filters: list[str] = field(default_factory=list)
     max_prompt_tokens: int | None = None
+    budget_tokens: int | None = None
     expected: Expected = field(default_factory=Expected)
 
 
@@ -282,7 +301,7 @@ class Source:
     kind: SourceKind = MISSING
     path: str | None = None
     adapter: str | None = None
-    columns: dict[str, Any] = field(default_factory=dict)
+    columns: Columns = field(default_factory=Columns)
 
 
 @dataclass
@@ -298,10 +317,9 @@ class Prompts:
 
 @dataclass
 class Budget:
-    """Output tokens after which nothing more is sent: of the whole run, and of single parts."""
+    """Output tokens of the whole run after which nothing more is sent (null: no limit)."""
 
     output_tokens: int | None = None
-    parts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass

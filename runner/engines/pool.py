@@ -6,6 +6,7 @@ are set aside; a call of `send` starts them and `close` ends them.
 """
 
 import asyncio
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,8 @@ from runner.records import Completion, Record, SamplingParams
 
 
 class EndpointStats(Record, frozen=True, kw_only=True):
-    """One endpoint's share of the run so far. `faults` counts by reason."""
+    """One endpoint's share of the run so far: sent = outstanding + answered + given_up + all
+    `faults` (counted by reason). Given up are those that the caller no longer waited for."""
 
     endpoint: str
     in_use: bool
@@ -28,6 +30,7 @@ class EndpointStats(Record, frozen=True, kw_only=True):
     answered: int
     output_tokens: int
     set_aside: int
+    given_up: int
     faults: dict[str, int]
 
 
@@ -45,6 +48,7 @@ def merge_stats(stats: Iterable[EndpointStats]) -> list[EndpointStats]:
                 answered=past.answered + one.answered,
                 output_tokens=past.output_tokens + one.output_tokens,
                 set_aside=past.set_aside + one.set_aside,
+                given_up=past.given_up + one.given_up,
                 faults=dict(Counter(past.faults) + Counter(one.faults)),
             )
         merged[one.endpoint] = one
@@ -82,13 +86,18 @@ class EnginePool:
         """As `Engine.generate`. Raises EngineFault."""
         return (await self.send(rid, input_ids, sampling)).completion
 
-    async def send(self, rid: str, input_ids: list[int], sampling: SamplingParams) -> Routed:
+    async def send(
+        self, rid: str, input_ids: list[int], sampling: SamplingParams, *, avoid: str = ""
+    ) -> Routed:
         """Ask one endpoint and say which it was. Raises EngineFault with `endpoint` filled in.
+
+        `avoid` names the endpoint that has just failed this sample: another one is asked if there
+        is one.
 
         With every endpoint set aside it raises `unreachable/all_set_aside` at once.
         """
         self._start_due_probes()
-        index = choose(self._states, hash(tuple(input_ids)))
+        index = choose(self._states, hash(tuple(input_ids)), avoid=avoid)
         if index is None:
             raise EngineFault(FaultKind.UNREACHABLE, "all_set_aside")
         state = self._states[index]
@@ -98,12 +107,29 @@ class EnginePool:
             completion = await self._engines[state.name].generate(rid, input_ids, sampling)
         except EngineFault as fault:
             fault.endpoint = state.name
-            note_fault(state, fault, self._clock())
+            note_fault(state, fault, self._clock(), others=len(self._states) > 1)
+            raise
+        except asyncio.CancelledError:
+            state.given_up += 1
             raise
         finally:
             state.outstanding -= 1
         note_answer(state, completion)
         return Routed(completion=completion, endpoint=state.name)
+
+    async def probe(
+        self, input_ids: list[int], sampling: SamplingParams
+    ) -> dict[str, EngineFault | None]:
+        """Ask every endpoint once: None where it gave a usable answer, else what was wrong."""
+        return dict(
+            zip(
+                self._engines,
+                await asyncio.gather(
+                    *(_fault_or_none(e, input_ids, sampling) for e in self._engines.values())
+                ),
+                strict=True,
+            )
+        )
 
     async def infos(self) -> dict[str, EngineInfo]:
         """What each endpoint says of itself. Raises EngineFault when one does not answer."""
@@ -138,6 +164,7 @@ class EnginePool:
         answers = await asyncio.gather(*(e.healthy() for e in self._engines.values()))
         for state, answer in zip(self._states, answers, strict=True):
             if answer:
+                state.on_trial |= state.out_since is not None
                 state.out_since, state.failures_in_a_row = None, 0
         return any(answers)
 
@@ -157,6 +184,7 @@ class EnginePool:
                 answered=state.answered,
                 output_tokens=state.output_tokens,
                 set_aside=state.set_aside,
+                given_up=state.given_up,
                 faults=dict(state.faults),
             )
             for state in self._states
@@ -184,6 +212,16 @@ class EnginePool:
             healthy = await self._engines[state.name].healthy()
         finally:
             note_probe(state, healthy=healthy, now=self._clock())
+
+
+async def _fault_or_none(
+    engine: Engine, input_ids: list[int], sampling: SamplingParams
+) -> EngineFault | None:
+    try:
+        await engine.generate(f"probe-{secrets.token_hex(6)}", input_ids, sampling)
+    except EngineFault as fault:
+        return fault
+    return None
 
 
 async def _load_or_none(engine: Engine) -> ServerLoad | None:

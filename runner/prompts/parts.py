@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from runner.config import Config, Part, SourceKind, TurnPolicy
+from runner.config import Columns, Config, Part, SourceKind, TurnPolicy
 from runner.errors import ConfigError
 from runner.identity import digest_of
 from runner.modelfiles import ASSETS
@@ -19,7 +19,7 @@ from runner.plugins import make_source
 from runner.prompts.adapt import AUTO, PEEKED_ROWS, Adaptation, columns_of, settle
 from runner.prompts.custom import CustomSource
 from runner.prompts.files import open_files
-from runner.prompts.filters import rows_that_pass
+from runner.prompts.filters import filter_columns, rows_that_pass
 from runner.prompts.hub import HubSource
 from runner.prompts.source import PromptSource, RowNumbers, first_rows
 
@@ -49,7 +49,7 @@ class PromptPart:
             "adapter": (self._adapter, AUTO),
             "columns": (self._columns, {}),
             "turns": (self._turns.value, TurnPolicy.last_user.value),
-            "filters": (part.filters, {}),
+            "filters": (list(part.filters), []),
             "max_prompt_tokens": (part.max_prompt_tokens, None),
         }
         return found | {key: value for key, (value, usual) in extras.items() if value != usual}
@@ -72,11 +72,11 @@ class PromptPart:
             ConfigError: a column is not there, or no adapter fits.
         """
         have = columns_of(first_rows(self.sources[0], PEEKED_ROWS))
-        for column in self._part.filters:
+        for column in filter_columns(self._part.filters):
             if column not in have:
                 raise ConfigError(
                     "The rows have no such column.",
-                    where=f"category.parts.{self.name}.filters.{column}",
+                    where=f"category.parts.{self.name}.filters",
                     found=column,
                     allowed=", ".join(have) or "no columns at all",
                 )
@@ -97,21 +97,23 @@ def _open(
     name: str, part: Part, config: Config, where: str
 ) -> tuple[list[PromptSource], str, dict[str, str | None]]:
     """The sources of a part, its adapter and its columns."""
-    source = config.source
+    source, own = config.source, part.file
     if source.kind is SourceKind.hub and part.hub is not None:
-        return [HubSource(part.hub, where)], part.hub.adapter, part.hub.columns
+        return [HubSource(part.hub, where)], part.hub.adapter, chosen_columns(part.hub.columns)
     if source.kind is SourceKind.custom:
         made = make_source(part.custom or {}, where)
         return [CustomSource(made, where)], AUTO, {}
     if source.kind is SourceKind.bundled:
         file = part.bundled.file if part.bundled is not None else ""
         return open_files(str(ASSETS / "prompts" / file), f"{where}.file"), AUTO, {}
-    own = part.file
-    path = source.path or (own.path if own is not None else None) or ""
-    adapter = source.adapter or (own.adapter if own is not None else AUTO)
-    columns = source.columns or (own.columns if own is not None else {})
+    columns = chosen_columns(own.columns) | chosen_columns(source.columns)
     key = "source.path" if source.path else f"{where}.path"
-    return open_files(path, key), adapter, dict(columns)
+    return open_files(source.path or own.path or "", key), source.adapter or own.adapter, columns
+
+
+def chosen_columns(columns: Columns) -> dict[str, str | None]:
+    """The words that are set to something else than the usual column."""
+    return {word: column for word, column in vars(columns).items() if column != ""}
 
 
 def _counts(config: Config) -> dict[str, int | None]:

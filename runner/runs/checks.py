@@ -10,17 +10,17 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from runner import shards
 from runner.errors import MachineError
+from runner.keying import prompt_pairs, try_pairs
 from runner.ledger import count, sample_keying
 from runner.records import Counts, Record, RunStatus, Sample, TokenProfile
 from runner.rundir import RunDir, RunState
-from runner.runs.decode import read_profile
-from runner.runs.figures import plural
-from runner.runs.opening import choose_set, is_dead, read_settings, read_state
 from runner.shards import Index, ShardReader
+from runner.view.figures import plural
+from runner.view.reading import read_profile
+from runner.view.status import choose_set, is_dead, read_settings, read_state
 
 
 class Fault(Record, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def _check_samples(run: RunDir, samples: ShardReader, found: _Findings) -> None:
     profile = read_profile(run)
     plan = ShardReader(run.plan, keying=sample_keying).index()
     planned = np.isin(index["key"], plan["key"])
-    same_prompt = np.isin(_pairs(index), _pairs(plan))
+    same_prompt = np.isin(prompt_pairs(index), prompt_pairs(plan))
     tries = _Tries(index)
     files = _file_names(run.samples)
     for position, line in enumerate(samples.lines()):
@@ -220,12 +220,6 @@ class _Tries:
         self._seen.add((sample.sample_id, sample.try_))
 
 
-def _pairs(index: Index) -> npt.NDArray[np.uint64]:
-    """Id and prompt hash of each line as one number (they wrap around, as a hash may)."""
-    mixed: npt.NDArray[np.uint64] = index["key"] ^ (index["tag"] * np.uint64(0x9E3779B97F4A7C15))
-    return mixed
-
-
 def _file_names(folder: Path) -> dict[int, str]:
     """Shard number to file name."""
     return {int(path.name[6:11]): path.name for path in folder.glob("shard-*.jsonl.zst*")}
@@ -237,14 +231,14 @@ def _check_verdicts(name: str, verdicts: Index, samples: Index, found: _Findings
     if strangers:
         what = f"{plural(strangers, 'verdict')} on samples that are not in the shards"
         found.problems.append(Fault(what=what, file=folder))
-    others = int((~np.isin(_pairs(verdicts), _pairs(samples))).sum()) - strangers
+    others = int((~np.isin(prompt_pairs(verdicts), prompt_pairs(samples))).sum()) - strangers
     if others > 0:
         what = f"{plural(others, 'verdict')} on samples of another prompt"
         found.problems.append(Fault(what=what, file=folder))
 
 
 def _note_unjudged(name: str, verdicts: Index, samples: Index, found: _Findings) -> None:
-    unjudged = int((~np.isin(samples["key"], verdicts["key"])).sum())
+    unjudged = int((~np.isin(try_pairs(samples), try_pairs(verdicts))).sum())
     if unjudged:
         found.notes.append(f"{plural(unjudged, 'sample')} without a verdict in set {name}")
 

@@ -1,33 +1,32 @@
 """`decode`: samples as text, and whether each is whole."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 from rich.console import Console
 
-from runner.errors import ConfigError, MachineError
-from runner.ledger import read_failures, read_judgements, read_plan, sample_keying
-from runner.records import Judgement, PlannedSample, Sample, TokenProfile
+from runner.errors import ConfigError
+from runner.ledger import read_failures, read_plan, sample_keying
+from runner.records import Judgement, PlannedSample, Sample
 from runner.rundir import RunDir
 from runner.runs.command import Command, add_json, add_run, at_least
-from runner.runs.escape import safe_line
-from runner.runs.opening import choose_set, open_run, read_settings, read_state
-from runner.runs.picks import (
-    DEFAULT_ASKS,
-    Ask,
-    Candidate,
-    Pick,
-    Selection,
-    candidate_of,
-    choose,
-)
+from runner.runs.opening import open_run
 from runner.runs.sample_print import Look, print_sample
-from runner.runs.sample_view import Decoder, SampleView, Stretch, view_of
 from runner.runs.screen import say, say_json
 from runner.shards import ShardReader
+from runner.view.escape import safe_line
+from runner.view.picks import (
+    DEFAULT_ASKS,
+    Ask,
+    Pick,
+    Selection,
+    choose,
+)
+from runner.view.reading import judgement_of, load_decoder, read_candidates, read_profile
+from runner.view.sample_view import SampleView, Stretch, view_of
+from runner.view.status import choose_set, read_state
 
 
 def run_decode(arguments: argparse.Namespace, screen: Console) -> int:
@@ -74,41 +73,12 @@ def show_picks(
             _say_missing(pick, run, arguments, screen)
             continue
         view = view_of(msgspec.json.decode(line, type=Sample), profile, decoder)
-        judgement = _judgement_of(view.sample, judged)
+        judgement = judgement_of(view.sample, judged)
         if arguments.json:
             say_json(screen, as_json(view, pick, judgement, prompt=look.prompt))
         else:
             print_sample(screen, view, pick=pick, judgement=judgement, look=look)
     return missing
-
-
-def _judgement_of(sample: Sample, line: bytes | None) -> Judgement | None:
-    """The verdicts on this very sample; those of an earlier try are not shown for it."""
-    judgement = msgspec.json.decode(line, type=Judgement) if line else None
-    return judgement if judgement is not None and judgement.try_ == sample.try_ else None
-
-
-class _Head(msgspec.Struct):
-    """The keys of a sample that choosing needs; its ids are passed over, which is quick."""
-
-    sample_id: str
-    category: str
-    finish: str
-    completion_tokens: int
-
-
-def read_candidates(run: RunDir, verdict_set: str) -> Iterator[Candidate]:
-    """All samples: from the verdicts alone, then those without one from the shards."""
-    judged = ShardReader(run.verdicts(verdict_set), keying=sample_keying).index()["key"]
-    yield from map(candidate_of, read_judgements(run, verdict_set))
-    samples = ShardReader(run.samples, keying=sample_keying)
-    decoder = msgspec.json.Decoder(_Head)
-    seen: set[str] = set()
-    for position in np.flatnonzero(~np.isin(samples.index()["key"], judged)):
-        head = decoder.decode(samples.at(int(position)))
-        if head.sample_id not in seen:
-            seen.add(head.sample_id)
-            yield Candidate(head.sample_id, head.category, head.finish, head.completion_tokens)
 
 
 def _ids_of(ask: Ask, run: RunDir) -> Iterable[str]:
@@ -151,27 +121,6 @@ def why_missing(sample_id: str, run: RunDir) -> str:
     if failure is None:
         return "not generated yet"
     return f"failed after {failure.requests} requests, {failure.reason}: {failure.detail}"
-
-
-def read_profile(run: RunDir) -> TokenProfile:
-    """tokenizer/profile.json. Raises MachineError."""
-    try:
-        return msgspec.json.decode(run.profile_json.read_bytes(), type=TokenProfile)
-    except (OSError, msgspec.DecodeError) as error:
-        raise MachineError(
-            "The token profile of this run cannot be read.",
-            where=str(run.profile_json),
-            found=str(error),
-            next_step="bring the run's tokenizer/ folder back; without it ids have no text",
-        ) from error
-
-
-def load_decoder(run: RunDir) -> Decoder:
-    """The run's own tokenizer. Late: transformers takes seconds. Raises MachineError."""
-    from runner.render import load_tokenizer
-
-    trusted = read_settings(run).model.trust_remote_code
-    return load_tokenizer(run.tokenizer, trust_remote_code=trusted)
 
 
 def as_json(

@@ -12,10 +12,11 @@ from rich.text import Text
 from runner.errors import MachineError
 from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_json
-from runner.runs.escape import safe_line
-from runner.runs.figures import age, compact, rate, thousands
-from runner.runs.opening import all_runs, short_id, shown_status
+from runner.runs.opening import all_runs, short_id
 from runner.runs.screen import fill, new_table, say, say_json, say_table, status_text
+from runner.view.escape import safe_line
+from runner.view.figures import age, compact, rate, thousands
+from runner.view.status import shown_status
 
 UNREADABLE = "unreadable"
 WIDE_COLUMNS = 120

@@ -14,11 +14,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from runner.records import JudgedVerdict, Judgement
-from runner.runs.escape import escapes_of, safe, safe_line
-from runner.runs.picks import Pick
-from runner.runs.sample_view import Piece, SampleView, Stretch, clip
 from runner.runs.screen import say, say_labelled
 from runner.segments import Kind
+from runner.view.escape import escapes_of, safe, safe_line
+from runner.view.picks import Pick
+from runner.view.sample_view import Piece, SampleView, Stretch, clip
 
 STYLES = {
     Kind.PROMPT: "blue",

@@ -12,11 +12,13 @@ from rich.text import Text
 from runner.records import Counts
 from runner.rundir import RunDir
 from runner.runs.command import Command, add_json, add_run
-from runner.runs.escape import safe, safe_line
-from runner.runs.facts import Facts, Figures, Reason, read_facts
-from runner.runs.figures import age, duration, plural, rate, share, thousands
-from runner.runs.opening import DEAD, open_run, reference_of
+from runner.runs.compare import compare
+from runner.runs.opening import open_run, reference_of
 from runner.runs.screen import fill, new_table, say, say_json, say_labelled, say_table, status_text
+from runner.view.escape import safe, safe_line
+from runner.view.facts import Facts, Figures, Reason, read_facts
+from runner.view.figures import age, duration, plural, rate, share, thousands
+from runner.view.status import DEAD, choose_set
 
 _SEVERITY_STYLES = {"reject": "red", "error": "red", "flag": "yellow", "info": "dim"}
 
@@ -25,6 +27,9 @@ def run_show(arguments: argparse.Namespace, screen: Console) -> int:
     """The command."""
     run = open_run(arguments.run, arguments.outputs)
     facts = read_facts(run, verdict_set=arguments.set)
+    if arguments.compare is not None:
+        compare(run, facts.verdict_set, choose_set(run, facts.state, arguments.compare), screen)
+        return 0
     if arguments.json:
         plain = msgspec.to_builtins(facts)
         say_json(screen, plain)
@@ -205,6 +210,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument(
         "--set", metavar="NAME", help="the verdict set to read (default: the run's)"
+    )
+    parser.add_argument(
+        "--compare", metavar="NAME", help="compare with this verdict set, by reason counts, only"
     )
     add_json(parser, "all of it as one JSON document")
 

@@ -12,16 +12,10 @@ from runner.errors import ConfigError, MachineError
 from runner.records import RunStatus
 from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_run
-from runner.runs.figures import duration, thousands
-from runner.runs.opening import (
-    is_dead,
-    lock_holder,
-    lock_is_held,
-    need_state,
-    open_run,
-    reference_of,
-)
+from runner.runs.opening import need_state, open_run, reference_of
 from runner.runs.screen import say
+from runner.view.figures import duration, thousands
+from runner.view.status import is_dead, lock_holder, lock_is_held
 
 _POLL_S = 0.2
 _REMIND_S = 30.0

@@ -5,10 +5,10 @@ import argparse
 from rich.console import Console
 
 from runner.runs.command import Command, add_run
-from runner.runs.escape import safe
-from runner.runs.figures import plural
 from runner.runs.opening import open_run
 from runner.runs.screen import say
+from runner.view.escape import safe
+from runner.view.figures import plural
 
 
 def run_sync(arguments: argparse.Namespace, screen: Console) -> int:

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from runner.runs.checks import Checked, Fault, Report, check_run
 from runner.runs.command import Command, add_json, add_run
-from runner.runs.escape import safe_line
-from runner.runs.figures import bytes_text, duration, plural, thousands
 from runner.runs.opening import open_run
 from runner.runs.screen import fill, new_table, say, say_json, say_table
 from runner.runs.show import accounting_line
+from runner.view.escape import safe_line
+from runner.view.figures import bytes_text, duration, plural, thousands
 
 MAX_SHOWN = 50
 """Problems listed on a screen; --json lists all."""

@@ -20,13 +20,14 @@ from runner.ledger import sample_keying
 from runner.records import Counts, Judgement, RunStatus
 from runner.rundir import RunDir, RunState
 from runner.runs.command import Command, add_run
-from runner.runs.escape import safe_line
-from runner.runs.figures import age, duration, rate, share, thousands
-from runner.runs.opening import DEAD, choose_set, open_run, read_state, reference_of, shown_status
+from runner.runs.opening import open_run, reference_of
 from runner.runs.screen import fill, new_table, say, status_text
 from runner.runs.show import accounting_line
 from runner.shards import ShardReader
 from runner.stats import CategoryStats, Stats
+from runner.view.escape import safe_line
+from runner.view.figures import age, duration, rate, share, thousands
+from runner.view.status import DEAD, choose_set, read_state, shown_status
 
 _WINDOW_S = 60.0
 """The present speed is that of the last minute."""

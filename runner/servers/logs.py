@@ -179,8 +179,8 @@ def likely_cause(log_tail: str, *, signal: str | None = None) -> str:
 
 
 def meaningful_lines(text: str, *, count: int) -> list[str]:
-    """The last `count` lines that say something: no blank ones, rules, colours, repetitions; long ones
-    are cut; of a progress bar (redrawn by carriage returns) only its last state."""
+    """The last `count` lines that say something: no blank ones, rules, colours, repetitions; long
+    ones are cut; of a progress bar (redrawn by carriage returns) only its last state."""
     kept: list[str] = []
     for line in text.split("\n"):
         shown = ANSI.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()[:LINE_CHARS]

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from runner.runs.picks import Pick
 from runner.runs.sample_print import Look, print_sample
-from runner.runs.sample_view import view_of
+from runner.view.picks import Pick
+from runner.view.sample_view import view_of
 from tests.runs.conftest import (
     MIXED,
     PROFILE,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.runs.escape import escapes_of, safe, safe_line
+from runner.view.escape import escapes_of, safe, safe_line
 
 HOSTILE = [
     "\x1b[2J",

@@ -1,6 +1,6 @@
 import pytest
 
-from runner.runs.figures import age, bytes_text, compact, duration, plural, rate, share, thousands
+from runner.view.figures import age, bytes_text, compact, duration, plural, rate, share, thousands
 
 
 @pytest.mark.parametrize(

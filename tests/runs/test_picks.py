@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.runs.picks import Ask, Candidate, Lowest, Selection, candidate_of, choose
+from runner.view.picks import Ask, Candidate, Lowest, Selection, candidate_of, choose
 from tests.runs.conftest import MIXED
 
 CANDIDATES = [

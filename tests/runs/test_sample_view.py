@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.records import ChannelMarkers, ModeProfile
-from runner.runs.sample_view import (
+from runner.segments import Kind
+from runner.view.sample_view import (
     Piece,
     clip,
     ending_of,
@@ -12,7 +13,6 @@ from runner.runs.sample_view import (
     state_at_end,
     view_of,
 )
-from runner.segments import Kind
 from tests.runs.conftest import END_THINK, ID_OF, IM_END, PROFILE, THINK, TOKENIZER, Spec, ids
 
 CALL = "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from runner.records import Counts, RunStatus
-from runner.runs.facts import read_facts
 from runner.runs.show import accounting_line
+from runner.view.facts import read_facts
 from tests.runs.conftest import MIXED, Spec, append, failing, failure_of
 
 

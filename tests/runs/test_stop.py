@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runner.records import RunStatus
-from runner.runs.opening import lock_holder, lock_is_held
+from runner.view.status import lock_holder, lock_is_held
 from tests.runs.conftest import MIXED
 
 WORKER = """

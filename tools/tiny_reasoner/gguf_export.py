@@ -97,7 +97,7 @@ def _add_tokenizer(writer: GGUFWriter, folder: Path, config: dict[str, Any]) -> 
 
 
 def export(folder: Path, path: Path | None = None) -> Path:
-    """Write the GGUF of a saved folder and return its path: beside it in f16, or at `path` in f32."""
+    """Write the GGUF of a folder and return its path: inside it in f16, or at `path` in f32."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kind = gguf.LlamaFileType.MOSTLY_F16 if path is None else gguf.LlamaFileType.ALL_F32
     matrices = np.float16 if path is None else np.float32

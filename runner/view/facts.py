@@ -7,19 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from runner.ledger import (
-    DoneIndex,
-    count,
-    failed_for_good,
-    read_failures,
-    read_judgements,
-    read_plan,
-    read_request,
-)
+from runner import ledger
+from runner.ledger import account, losses, read_request
 from runner.records import Counts, Record
 from runner.rundir import RunDir, RunState
-from runner.runs.opening import choose_set, read_settings, read_state, shown_status
 from runner.stats import LENGTH_NAMES, CategoryStats, Distribution, Stats
+from runner.view.status import choose_set, read_settings, read_state, shown_status
 
 
 class Quantiles(Record, frozen=True, kw_only=True):
@@ -82,15 +75,24 @@ class Facts(Record, frozen=True, kw_only=True):
         return self.state.reason if self.state else "there is no run.json yet"
 
 
-def read_facts(run: RunDir, *, verdict_set: str | None = None) -> Facts:
-    """Read a run. Raises MachineError, DamagedShard."""
+def verdict_set_of(run: RunDir, asked: str | None = None) -> str:
+    """The verdict set that a run is looked at with. Raises ConfigError."""
+    return choose_set(run, read_state(run), asked)
+
+
+def read_facts(run: RunDir, *, verdict_set: str | None = None, stats: Stats | None = None) -> Facts:
+    """Read a run; `stats` of the verdict set, if they are known, spare a pass over it.
+
+    Raises:
+        MachineError, DamagedShard: the run's files cannot be read.
+    """
     state = read_state(run)
     name = choose_set(run, state, verdict_set)
     max_attempts = read_settings(run).client.retry.max_attempts
-    counts = count(run, name, max_attempts=max_attempts)
-    stats = fold(run, name)
+    accounts = account(run, name, max_attempts=max_attempts)
+    stats = fold(run, name) if stats is None else stats
     whole = stats.all()
-    losses = losses_of(run, max_attempts)
+    lost = losses_of(run, max_attempts)
     return Facts(
         path=str(run.path),
         run_id=state.run_id if state else run.path.name,
@@ -98,22 +100,19 @@ def read_facts(run: RunDir, *, verdict_set: str | None = None) -> Facts:
         state=state,
         verdict_set=name,
         planned=read_request(run) is not None,
-        counts=counts,
-        balanced=counts.balanced,
-        unplanned=max(0, whole.samples - counts.ok - counts.rejected),
+        counts=accounts.counts,
+        balanced=accounts.counts.balanced,
+        unplanned=accounts.unplanned,
         whole=figures_of(whole),
         categories={key: figures_of(one) for key, one in sorted(stats.categories.items())},
-        failures=losses.failed,
-        skips=losses.skipped,
+        failures=lost.failed,
+        skips=lost.skipped,
     )
 
 
 def fold(run: RunDir, verdict_set: str) -> Stats:
     """The statistics of the current samples that one verdict set has judged."""
-    stats = Stats()
-    for judgement in read_judgements(run, verdict_set):
-        stats.add(judgement)
-    return stats
+    return ledger.fold(run, verdict_set)
 
 
 def figures_of(stats: CategoryStats) -> Figures:
@@ -161,26 +160,8 @@ class Losses(NamedTuple):
 
 def losses_of(run: RunDir, max_attempts: int) -> Losses:
     """Count the reasons behind `failed` and `skipped` of the accounting line."""
-    request = read_request(run)
-    if request is None:
-        return Losses({}, {})
-    failures, done = read_failures(run), DoneIndex(run.samples)
-    failed: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
-    for planned in read_plan(run):
-        if not request.selects(planned):
-            continue
-        failure = failures.get(planned.sample_id)
-        if planned.skip:
-            skipped[_code(planned.skip)] += 1
-        elif failure and failed_for_good(failure, max_attempts) and planned not in done:
-            failed[failure.reason] += 1
+    failed, skipped = losses(run, max_attempts=max_attempts)
     return Losses(_ranked(failed), _ranked(skipped))
-
-
-def _code(skip: str) -> str:
-    """A skip reads `code: detail`; the details differ from row to row."""
-    return skip.partition(":")[0]
 
 
 def _ranked(counted: Counter[str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from runner.records import Judgement
-from runner.runs.figures import plural
+from runner.view.figures import plural
 
 
 class Candidate(NamedTuple):
@@ -142,11 +142,12 @@ def _key_of(kind: str, seed: int) -> Callable[[Candidate], int]:
     if kind == "shortest":
         return lambda candidate: candidate.output_tokens
     if kind == "random":
-        return lambda candidate: _hash(seed, candidate.sample_id)
+        return lambda candidate: sample_hash(seed, candidate.sample_id)
     return lambda candidate: -candidate.output_tokens
 
 
-def _hash(seed: int, sample_id: str) -> int:
+def sample_hash(seed: int, sample_id: str) -> int:
+    """A number by which the lowest ones are a random choice, the same one each time."""
     digest = hashlib.blake2b(f"{seed}/{sample_id}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 

@@ -1,0 +1,105 @@
+"""What the index of a run's shards knows of a line: its id, its prompt, which try, if rejected.
+
+    tag = 56 bits of the prompt hash | 7 bits of `try` | 1 bit `rejected` (verdicts only)
+
+So the accounting of a run is arithmetic on index files: no line is decoded for it. Two prompts that
+share 56 bits under one id would be taken for one prompt: once in 10**17 changes of a prompt.
+"""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from runner.shards import Index
+
+MAX_TRY = 127
+"""The highest `try` that a tag can tell from the others."""
+_PROMPT_BITS = np.uint64(2**64 - 256)
+_PROMPT_AND_TRY_BITS = np.uint64(2**64 - 2)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio: multiplying by it spreads the bits of a tag over all 64."""
+
+Mask = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+
+
+def prompt_tag(prompt_hash: str) -> int:
+    """The beginning of a prompt hash as a u64; 0 for a row that has no prompt."""
+    return int(prompt_hash[:16], 16) if prompt_hash else 0
+
+
+def tag_of(prompt_hash: str, *, try_: int = 0, rejected: bool = False) -> int:
+    """The tag of a line; see the module."""
+    return prompt_tag(prompt_hash) & ~255 | min(try_, MAX_TRY) << 1 | rejected
+
+
+class _Key(msgspec.Struct, rename={"try_": "try"}):
+    sample_id: str
+    prompt_hash: str = ""
+    try_: int = 0
+    rejected: bool = False
+
+
+_decoder = msgspec.json.Decoder(_Key)
+
+
+def sample_keying(line: bytes) -> tuple[str, int]:
+    """Key and tag of a line of samples/, verdicts/ or plan/ (see runner.shards.Keying)."""
+    key = _decoder.decode(line)
+    return key.sample_id, tag_of(key.prompt_hash, try_=key.try_, rejected=key.rejected)
+
+
+def tries(index: Index) -> npt.NDArray[np.int64]:
+    """The `try` of each line."""
+    found: npt.NDArray[np.int64] = ((index["tag"] >> np.uint64(1)) & np.uint64(127)).astype(
+        np.int64
+    )
+    return found
+
+
+def rejected(index: Index) -> Mask:
+    """Of lines of verdicts: whether the sample was rejected."""
+    found: Mask = (index["tag"] & np.uint64(1)).astype(bool)
+    return found
+
+
+def prompt_bits(index: Index) -> Hashes:
+    """Of each line what its tag tells of the prompt: equal for a sample, its verdict and its place
+    in the plan."""
+    found: Hashes = index["tag"] & _PROMPT_BITS
+    return found
+
+
+def prompt_pairs(index: Index) -> Hashes:
+    """Id and prompt of each line as one hash (the multiplication wraps, as a hash may)."""
+    return _mix(index["key"], prompt_bits(index))
+
+
+def try_pairs(index: Index) -> Hashes:
+    """Id, prompt and try of each line as one hash: equal for a sample and its verdict."""
+    return _mix(index["key"], index["tag"] & _PROMPT_AND_TRY_BITS)
+
+
+def _mix(keys: Any, tags: Any) -> Hashes:
+    mixed: Hashes = keys ^ (tags * _ODD)
+    return mixed
+
+
+def find(wanted: Hashes, among: Hashes) -> npt.NDArray[np.int64]:
+    """For each wanted hash its position in `among` (the last one), -1 where it is not there."""
+    order = np.argsort(among, kind="stable")
+    at = np.searchsorted(among[order], wanted, side="right") - 1
+    found = np.where(at >= 0, order[np.maximum(at, 0)], -1) if len(order) else at * 0 - 1
+    hit = (found >= 0) & (among[found] == wanted) if len(order) else found >= 0
+    positions: npt.NDArray[np.int64] = np.where(hit, found, -1)
+    return positions
+
+
+def last_of_each_key(index: Index) -> Mask:
+    """For each line in the order of writing, whether it is the last one with its key."""
+    last = np.zeros(len(index), dtype=bool)
+    _, from_the_end = np.unique(index["key"][::-1], return_index=True)
+    last[len(index) - 1 - from_the_end] = True
+    return last
