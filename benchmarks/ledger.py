@@ -21,16 +21,27 @@ from pathlib import Path
 
 import msgspec
 
-from runner.ledger import MAX_U64, PartRequest, PlanRequest, account, owed, sample_keying
+from runner.ledger import PartRequest, PlanRequest, account, owed, sample_keying
 from runner.recorder import Recorder
-from runner.records import Judgement, JudgedVerdict, Outcome, PlannedSample, Sample
+from runner.records import JudgedVerdict, Judgement, Outcome, PlannedSample, Sample
 from runner.rundir import RunDir, replace_file
+from runner.selection import MAX_U64, keep_selection
 from runner.shards import ShardWriter
 
 MAX_S, MAX_MIB = 15.0, 400
-CHECKS = (
-    "contract prompt finish vocab thinking channels tool_calls degeneration text lengths answer"
-).split()
+CHECKS = [
+    "contract",
+    "prompt",
+    "finish",
+    "vocab",
+    "thinking",
+    "channels",
+    "tool_calls",
+    "degeneration",
+    "text",
+    "lengths",
+    "answer",
+]
 PARTS = 8
 WHOLE = [JudgedVerdict(outcome=Outcome.PASS)] * len(CHECKS)
 
@@ -96,13 +107,14 @@ def sample(one: PlannedSample) -> Sample:
 
 def judgement(one: PlannedSample) -> Judgement:
     verdicts = dict(zip(CHECKS, WHOLE, strict=True))
-    verdicts["answer"] = JudgedVerdict(
-        outcome=Outcome.FAIL if one.row % 3 == 0 else Outcome.PASS,
-        reason="wrong_answer" if one.row % 3 == 0 else "",
-        severity="info" if one.row % 3 == 0 else "",
-        score=float(one.row % 3 != 0),
-        detail=f"the answer is {one.row}, the reference is {one.row + 1}",
-    )
+    if one.row % 3 == 0:
+        verdicts["answer"] = JudgedVerdict(
+            outcome=Outcome.FAIL,
+            reason="wrong_answer",
+            severity="info",
+            score=0.0,
+            detail=f"the answer is {one.row}, the reference is {one.row + 1}",
+        )
     return Judgement(
         sample_id=one.sample_id,
         prompt_hash=one.prompt_hash,
@@ -137,6 +149,7 @@ def make(run: RunDir, plan: int, done: int) -> None:
     parts = {f"B{n + 1}": part for n in range(PARTS)}
     request = PlanRequest(seed=42, parts=parts)
     replace_file(run.plan / "request.json", msgspec.json.encode(request))
+    keep_selection(run)
 
 
 def resume(run: RunDir, plan: int, done: int) -> int:

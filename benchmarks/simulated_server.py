@@ -4,7 +4,7 @@
 
 It is `tests.fake_sglang` with its answering replaced: a request waits for a slot, is prefilled,
 grows token by token in real time, may be retracted, and is answered with the number of tokens that
-the seed, its prompt and its category (the beginning of its rid) give it. When this process is late,
+the seed and its sample id (the beginning of its rid, and of that the category) give it. When this process is late,
 virtual time catches up, so a busy machine does not make the simulated server slower.
 
 `/v1/loads` tells what was true `load_delay_s` ago, with `load_noise` of random error. `changes`
@@ -56,16 +56,21 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     seed: int = 0
     machine: Machine = Machine()
-    lengths: dict[str, Lengths] = {"": Lengths()}
+    lengths: dict[str, Lengths] = msgspec.field(default_factory=lambda: {"": Lengths()})
     load_delay_s: float = 0.0
     load_noise: float = 0.0
     changes: list[Change] = []
 
-    def output_tokens(self, rid: str, input_ids: list[int]) -> int:
-        """How long the answer to this request is, whenever and however it is asked."""
-        category = rid.partition("-")[0].partition(".")[0]
-        lengths = self.lengths.get(category) or self.lengths[""]
-        return lengths.draw(rng_for(self.seed, "length", k_of(rid), input_ids))
+    def output_tokens(self, rid: str) -> int:
+        """How long the answer to this sample (a rid is SAMPLE.ANYTHING) is, whoever asks for it."""
+        sample = rid.rpartition(".")[0] or rid
+        category = sample.partition("-")[0].partition(".")[0]
+        lengths = self.lengths.get(category) or self.lengths.get("") or Lengths()
+        return lengths.draw(rng_for(self.seed, "length", sample))
+
+    def counts(self, rid: str) -> bool:
+        """Whether this is a sample (of a category), and no question whether the server works."""
+        return "" in self.lengths or rid.partition("-")[0].partition(".")[0] in self.lengths
 
 
 VOCABULARY = Scenario(
@@ -128,15 +133,16 @@ class SimulatedServer(FakeSglang):
     ) -> web.StreamResponse:
         sampling = body.get("sampling_params") or {}
         ids = body["input_ids"]
-        tokens = self.simulation.output_tokens(rid, ids)
+        tokens = self.simulation.output_tokens(rid)
         sized = msgspec.structs.replace(self.scenario, min_output=tokens, max_output=tokens)
         output = output_for(sized, ids, k_of(rid), sampling)
         job = Job(rid, len(ids), len(output[0]))
         if job.held + job.output_tokens > self.batching.machine.kv_tokens:
             return reply(ERROR_BODIES["error_object"], status=400)
         future = self._futures[rid] = asyncio.get_running_loop().create_future()
-        self._first_at = self._first_at or time.monotonic()
-        self._jobs.append((rid, job.prompt_tokens, job.output_tokens))
+        if self.simulation.counts(rid):
+            self._first_at = self._first_at or time.monotonic()
+            self._jobs.append((rid, job.prompt_tokens, job.output_tokens))
         self.batching.add(job)
         self._arrived.set()
         await future

@@ -28,14 +28,16 @@ from runner.budget import WHOLE, Budget
 from runner.conclusion import check, conclude
 from runner.config import Prepare, to_yaml
 from runner.display import Display
-from runner.ending import log_end, log_start, summarize
+from runner.ending import summarize
 from runner.engines.base import Engine
 from runner.engines.opening import open_engine
-from runner.errors import Interrupted, RunnerError
+from runner.errors import ConfigError, Interrupted, RunnerError
+from runner.flow import Flow, most_in_flight
 from runner.generate import Feed, Origin, Request, Sender, requests_of
 from runner.identity import digest_of
 from runner.ledger import count, owed
-from runner.model import RunModel, check_world, expected_of
+from runner.mirror import log_end, log_start
+from runner.model import RunModel, expected_of
 from runner.monitor import Monitor
 from runner.notify import EVENT_OF_STATUS, Notifier
 from runner.plan import Limits, PromptReader, make_plan, part_budgets
@@ -43,10 +45,11 @@ from runner.provenance import collect
 from runner.recorder import Recorder
 from runner.records import RunStatus
 from runner.resolve import Resolved, model_facts
-from runner.rundir import RunState, Tokens, replace_file
-from runner.serverfacts import describe, endpoint_table, keep
+from runner.rundir import HEARTBEAT_S, RunState, Tokens, append_line, replace_file
+from runner.serverfacts import describe, endpoint_lines, endpoint_table, keep
 from runner.servers.base import Endpoint
 from runner.serving import Serving
+from runner.shards.layout import disk_error
 from runner.sharing import Shared
 from runner.shortcanary import ShortCanary
 from runner.stopping import Stop
@@ -55,6 +58,7 @@ from runner.tracking import Tracker, default_uri, open_tracker
 from runner.validate import Judge
 from runner.watch import Watch
 from runner.waves import Waves, open_waves, spread_first
+from runner.world import check_world, flags_world, server_world
 
 ONLINE = "online"
 """The verdict set that a run's own counts follow."""
@@ -72,6 +76,7 @@ class Attempt:
         self.rundir = resolved.run
         self.console = console
         self.shared = shared
+        self._found = state
         self.state = msgspec.structs.replace(
             state,
             status=RunStatus.RUNNING,
@@ -97,9 +102,9 @@ class Attempt:
                 code = self.shared.run(self._work())
                 self._save(status=RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
             except RunnerError as error:
-                code = error.exit_code
-                self._save(status=_STATUS.get(code, RunStatus.FAILED), reason=str(error))
-                self.display.say(f"stopped: {error}")
+                code = self._stopped(error)
+            except OSError as error:  # whatever file it was: what is durable stays, and continues
+                code = self._stopped(disk_error(error, self.rundir.path, "go on"))
             except BaseException as error:
                 self._save(status=RunStatus.FAILED, reason=f"{type(error).__name__}: {error}")
                 raise
@@ -108,6 +113,22 @@ class Attempt:
         stats = self._recorder.stats if self._recorder is not None else None
         summarize(self.console, self.rundir, self.state, stats)
         return code
+
+    def _stopped(self, error: RunnerError) -> int:
+        """Tell of an end that was not the run's own; gives its exit code."""
+        try:
+            self._save(**self._outcome(error))
+        except OSError as full:
+            self.display.say(f"run.json could not be replaced: {full.strerror}")
+        self.display.say(f"stopped: {error}")
+        return error.exit_code
+
+    def _outcome(self, error: RunnerError) -> dict[str, Any]:
+        """How run.json tells of an end; a refused command leaves a run's status as it was."""
+        if isinstance(error, ConfigError) and self._found.attempts:
+            return {"status": self._found.status, "reason": self._found.reason}
+        status = _STATUS.get(error.exit_code, RunStatus.FAILED)
+        return {"status": status, "reason": str(error)}
 
     def _notify_end(self) -> None:
         state = self.state
@@ -139,6 +160,7 @@ class Attempt:
             whole = recorder.stats.all()
             changes |= {
                 "counts": recorder.counts,
+                "unplanned": recorder.unplanned,
                 "tokens": Tokens(prompt=whole.prompt_tokens, output=whole.output_tokens),
             }
             if self._generating_since is not None:
@@ -155,19 +177,40 @@ class Attempt:
         self.rundir.write(self.state)
 
     async def _work(self) -> int:
-        with self.stop.on_signals(), self._tracker() as tracker:
-            log_start(tracker, self.resolved, self.state)
+        with self.stop.on_signals(), self._tracker() as tracker, self._heartbeat():
+            log_start(tracker, self.resolved, self.state, self.folder)
             self._mlflow_run_id = lambda: tracker.mlflow_run_id
             try:
                 with closing(self._open_model()) as model:
                     code = await self._stages(model, tracker)
             except RunnerError as error:
-                tracker.finish(_STATUS.get(error.exit_code, RunStatus.FAILED))
+                self._leave(tracker, **self._outcome(error))
                 raise
-            if self._recorder is not None:
-                log_end(tracker, self.rundir, self._recorder.stats, model.tokenizer)
-            tracker.finish(RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
+            self._leave(tracker, status=RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
             return code
+
+    def _leave(self, tracker: Tracker, **outcome: Any) -> None:
+        """The end, as run.json, the report and tracking tell it."""
+        self._save(**outcome)
+        stats = self._recorder.stats if self._recorder is not None else None
+        log_end(tracker, self.rundir, self.state, stats, say=self.display.say)
+        tracker.finish(self.state.status)
+
+    @contextmanager
+    def _heartbeat(self) -> Iterator[None]:
+        """run.json is rewritten every HEARTBEAT_S, whatever the attempt is at."""
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(HEARTBEAT_S)
+                with suppress(OSError):  # a full disk is met, and told of, by what needs it
+                    self._save()
+
+        beating = asyncio.ensure_future(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
 
     def _tracker(self) -> AbstractContextManager[Tracker]:
         tracking = self.config.tracking
@@ -185,11 +228,19 @@ class Attempt:
     def _open_model(self) -> RunModel:
         """The model, checked against the run's world, its tokenizer kept in the run."""
         model = RunModel(self.config, self.resolved.model)
-        check_world(self.state.world, model.world, self.config.resume.accept)
-        if not self.rundir.profile_json.is_file() or self.state.world != model.world:
+        before = self.state.world
+        self._check_world(model.world | flags_world(self.config.server))
+        if not self.rundir.profile_json.is_file() or self.state.world != before:
             model.keep_in(self.rundir)
-        self._save(world=model.world)
         return model
+
+    def _check_world(self, now: dict[str, str]) -> None:
+        """Refuse to go on in another world; keep what is new of it, and what was accepted."""
+        accepted = check_world(self.state.world, now, self.config.resume.accept)
+        for change in accepted:
+            append_line(self.folder / "accepted.jsonl", change)
+            self.display.say(f"accepted: {change.name} was {change.was}, is {change.now}")
+        self._save(world=self.state.world | now)
 
     async def _stages(self, model: RunModel, tracker: Tracker) -> int:
         if self.config.prepare is Prepare.only:
@@ -244,7 +295,7 @@ class Attempt:
                 endpoint,
                 vocab_size=model.profile.vocab_padded,
                 timeout_s=config.client.request_timeout_s,
-                max_connections=config.client.concurrency + 4,
+                max_connections=most_in_flight(config.client) + 4,
             )
 
         async with self.shared.server(
@@ -266,8 +317,10 @@ class Attempt:
                 yield serving
             finally:
                 await serving.close()
-                table = endpoint_table(serving.endpoint_stats())
-                replace_file(self.folder / "endpoints.json", table)
+                stats = serving.endpoint_stats()
+                replace_file(self.folder / "endpoints.json", endpoint_table(stats))
+                for line in endpoint_lines(stats):
+                    self.display.say(line)
 
     async def _start(self, serving: Serving, model: RunModel) -> None:
         self.display.say(f"starting server {self.config.server.name}")
@@ -282,6 +335,7 @@ class Attempt:
         """What answers, into the launch's folder and provenance."""
         launch_dir = self.folder / "launches" / f"{serving.launch:02d}"
         infos = await serving.infos()
+        self._check_world(server_world(infos.values()))
         about = await asyncio.to_thread(describe, self.config.server, infos, launch_dir)
         provenance = [self.folder / "provenance.json", self.rundir.provenance_json]
         keep(about, launch_dir=launch_dir, provenance=provenance)
@@ -338,6 +392,7 @@ class Attempt:
             attempt=self.state.attempts,
         )
         watch = Watch(self.config.breaker, judge.expected)
+        flow = Flow(self.config.client)
         sender = Sender(
             serving,
             self._recorder,
@@ -347,6 +402,7 @@ class Attempt:
             self.stop,
             watch,
             self._budget(),
+            flow,
         )
         monitor = Monitor(
             self._recorder,
@@ -354,15 +410,15 @@ class Attempt:
             self.display,
             tracker,
             interval_s=self.config.tracking.interval_s,
-            save=self._save,
             server_figures=serving.figures,
         )
-        feed = Feed(self._requests(model), self.config.client.concurrency * 2, self.stop)
+        feed = Feed(self._requests(model), flow.ahead, self.stop)
         await self._until_ready(starting)
         background = [feed.fill(), serving.keep(), monitor.watch()]
         log = self.folder / "canary.jsonl"
         short = ShortCanary(model, judge, origin, self.config, log=log)
         say = self.display.say
+        background += flow.background(serving.look, folder=self.folder, say=say)
         opened = open_waves(serving, sender, feed, watch, short, model.tokenizer.decode, say=say)
         waves = self._waves(opened, monitor)
         await run_beside(waves, background, self._drain_limit())

@@ -52,7 +52,8 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
     register_schema()
     _exit_codes.clear()
 
-    @hydra.main(version_base="1.3", config_path=CONF, config_name="config")
+    composed = hydra.main(version_base="1.3", config_path=CONF, config_name="config")
+
     def one(cfg: DictConfig) -> None:
         try:
             _exit_codes.append(job(parse(cfg)))
@@ -61,7 +62,7 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
 
     try:
         with _closing:
-            one()
+            composed(one)()
     except RunnerError as error:
         _exit_codes.append(complain(error))
     except OmegaConfBaseException as error:
@@ -128,6 +129,7 @@ def _composition_error(error: HydraException) -> ConfigError:
     first, *rest = [line.strip() for line in str(error).splitlines() if line.strip()]
     return ConfigError(
         first,
+        where=str(getattr(error, "override", None) or ""),
         allowed=" ".join(line for line in rest if not line.startswith("Set the environment")),
         next_step="python -m runner --help lists the groups, their options and all keys",
     )

@@ -21,6 +21,7 @@ from runner.config import Config, ServerKind
 from runner.engines.base import Engine, EngineFault, EngineInfo
 from runner.engines.opening import open_engine
 from runner.errors import BadAnswers, MachineError, RunnerError
+from runner.flow import first_in_flight, most_in_flight
 from runner.model import RunModel
 from runner.modelfiles import ModelFiles, find_model
 from runner.records import NOT_TOLD, Completion, Record, SamplingParams
@@ -190,14 +191,14 @@ async def _server_checks(config: Config, model: RunModel, server: Server) -> Asy
             config.server.engine.value,
             endpoint,
             vocab_size=model.profile.vocab_padded,
-            max_connections=config.client.concurrency + 4,
+            max_connections=most_in_flight(config.client) + 4,
         )
         try:
             yield limits_check(config, await engine.info())
             yield await _golden(engine, model)
             for mode in config.model.modes:
                 yield await _answer(engine, model, mode)
-            yield await _speed(engine, model, config.client.concurrency)
+            yield await _speed(engine, model, first_in_flight(config.client))
         except EngineFault as fault:
             yield _failed("answers", f"{endpoint.name}: {fault}", "look at the server's log")
         finally:

@@ -29,6 +29,7 @@ from runner.config import Client
 from runner.engines.base import EngineFault, FaultKind
 from runner.engines.pool import EnginePool, Routed
 from runner.errors import MachineError, ServerError
+from runner.flow import Flow
 from runner.plan import PromptReader
 from runner.recorder import Recorder
 from runner.records import (
@@ -158,6 +159,7 @@ class Sender:
         stop: Stop,
         watch: Watch,
         budget: Budget,
+        flow: Flow,
     ) -> None:
         self._serving = serving
         self._recorder = recorder
@@ -167,6 +169,7 @@ class Sender:
         self._stop = stop
         self._watch = watch
         self._budget = budget
+        self._permits, self._meter = flow.permits, flow.meter
         self._suspects: list[Request] = []
         self._open: dict[str, Request] = {}
         """Taken from the feed and not settled."""
@@ -181,7 +184,7 @@ class Sender:
             BadAnswers, ServerError, MachineError: the run must stop; what was accepted stays.
         """
         tickets = iter(range(limit)) if limit is not None else None
-        width = self._client.concurrency if limit is None else min(limit, self._client.concurrency)
+        width = self._permits.most if limit is None else min(limit, self._permits.number)
         try:
             await run_all([self._worker(feed, tickets) for _ in range(width)], self._stop.aborting)
         finally:
@@ -190,24 +193,30 @@ class Sender:
 
     async def _worker(self, feed: Feed, tickets: Iterator[int] | None) -> None:
         while tickets is None or next(tickets, None) is not None:
-            request = await feed.next()
-            if request is None:
-                return
-            self._open[request.planned.sample_id] = request
-            part = request.planned.category
-            if not await self._budget.admit(part):
-                del self._open[request.planned.sample_id]
-                if self._budget.is_reached:
+            async with self._permits:
+                request = await feed.next()
+                if request is None:
+                    self._meter.exhaust()
                     return
-                continue
-            try:
-                if self._stop.requested:
+                if not await self._send(request):
                     return
-                await self._settle(request)
-            except Drained:
-                return
-            finally:
-                self._budget.settled(part)
+
+    async def _send(self, request: Request) -> bool:
+        """One request, if there is a budget for it; False: nothing more is to be sent."""
+        self._open[request.planned.sample_id] = request
+        part = request.planned.category
+        if not await self._budget.admit(part):
+            del self._open[request.planned.sample_id]
+            return not self._budget.is_reached
+        try:
+            if self._stop.requested:
+                return False
+            await self._settle(request)
+        except Drained:
+            return False
+        finally:
+            self._budget.settled(part)
+        return True
 
     async def suspects(self) -> None:
         """Ask for the suspects, one alone at a time. Raises as `wave` does."""
@@ -268,6 +277,7 @@ class Sender:
             sample = sample_of(
                 request, routed, self._origin, self._sampling, launch, sent_at, latency_s
             )
+            self._meter.answered(routed.completion, latency_s)
             judgement = self._recorder.accept(sample, request.prompt)
             del self._open[sample.sample_id]
             self._budget.spend(sample.category, len(sample.output_ids))
@@ -278,10 +288,12 @@ class Sender:
         rid = f"{request.planned.sample_id}.{secrets.token_hex(6)}"
         self.in_flight += 1
         self.requests += 1
+        self._meter.sent()
         try:
             return await pool.send(rid, request.input_ids, self._sampling, avoid=avoid)
         finally:
             self.in_flight -= 1
+            self._meter.back()
 
     def _backoff_s(self, waits: int) -> float:
         retry = self._client.retry

@@ -66,6 +66,7 @@ KEY_CLASSES: tuple[tuple[str, KeyClass], ...] = (
     ("breaker.*", KeyClass.FREE),
     ("gates", KeyClass.FREE),
     ("resume.*", KeyClass.FREE),
+    ("partition.*", KeyClass.FREE),  # which part of the plan; names another directory, no other run
     ("shutdown.*", KeyClass.FREE),
     ("notify.*", KeyClass.FREE),
     ("identity", KeyClass.FREE),
@@ -88,8 +89,12 @@ _DEFAULTS: dict[str, Any] = {
     "sampling.ignore_eos": False,
     "prompts.special_tokens": "escape",
     "prompts.duplicates": "keep",
+    "client.auto.first": 16,
+    "client.auto.most": 1024,
+    "client.auto.interval_s": 5.0,
 }
-"""Identity keys left out of the digest at these values. Add to it with each new identity key."""
+"""Keys left out of the digest at these values. Add to it with each new key of the identity, also
+with one that only `identity=full` takes in."""
 
 
 def class_of(path: str) -> KeyClass:
@@ -117,6 +122,7 @@ def identity_of(config: Config, facts: Mapping[str, Any]) -> dict[str, Any]:
             path: value
             for path, value in flatten(config)
             if any(fnmatchcase(path, rule) for rule in _TUNING)
+            and value != _DEFAULTS.get(path, _NO_DEFAULT)
         }
     return {"version": IDENTITY_VERSION, **dict(sorted(keys.items())), **facts}
 

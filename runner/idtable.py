@@ -39,7 +39,7 @@ class IdTable:
 def as_array(ids: list[int]) -> Ids:
     """Ids as a read-only int64 array; what does not fit is brought to the nearest that does."""
     try:
-        array = np.array(ids, dtype=np.int64)
+        array = np.fromiter(ids, dtype=np.int64, count=len(ids))
     except OverflowError:
         array = np.array([max(-_LARGEST, min(_LARGEST, i)) for i in ids], dtype=np.int64)
     array.flags.writeable = False

@@ -1,12 +1,12 @@
 """What a run owes and what it has: `planned = ok + rejected + failed + skipped + pending`.
 
 Everything is read from the run directory in streams; only numbers are held in memory (some 100
-bytes a sample while it counts). A sample is done when a current line with its id and its prompt hash
-is in the shards; it is owed when the plan selects it and it is not done, not skipped, and not failed
-for good. Lines are matched by the hashes of the index files (runner.keying), not by decoding them.
+bytes a sample while it counts). A sample is done when a current line with its id and its prompt
+hash is in the shards; it is owed when the plan selects it and it is not done, not skipped, and not
+failed for good. Lines are matched by the hashes of the index files (runner.keying), not by decoding
+them.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from runner.budget import WHOLE, cut_off
+from runner.budget import cut_off
 from runner.failures import FailureSum, failed_for_good, read_failures
 from runner.keying import (
     Hashes,
@@ -31,6 +31,13 @@ from runner.keying import (
 )
 from runner.records import Counts, Judgement, OwedSample, PlannedSample, Record, Sample
 from runner.rundir import RunDir
+from runner.selection import (
+    PartRequest,
+    PlanRequest,
+    read_request,
+    selection_hash,
+    selection_of,
+)
 from runner.shards import ShardReader, key_hash
 from runner.stats import JudgementFigures, Stats
 from runner.superseded import SupersededTries, read_superseded
@@ -58,56 +65,6 @@ __all__ = [
     "selection_hash",
     "verdicts_missing",
 ]
-
-
-class PartRequest(Record, frozen=True, kw_only=True):
-    """What the plan takes from one part: rows whose selection hash is at most `threshold`."""
-
-    fingerprint: str
-    rows: int
-    count: int | None
-    n: int
-    threshold: int
-
-
-class PlanRequest(Record, frozen=True, kw_only=True):
-    """plan/request.json, written last: it exists when the plan is whole."""
-
-    seed: int
-    parts: dict[str, PartRequest]
-    budget_tokens: int | None = None
-    budget_parts: dict[str, int] = {}
-
-    @property
-    def budgets(self) -> dict[str, int | None]:
-        """Output tokens by part; WHOLE is the run's."""
-        return {WHOLE: self.budget_tokens, **self.budget_parts}
-
-    def selects(self, planned: "PlannedSample | _PlanLine") -> bool:
-        """Whether the plan as it now stands still wants this sample (else it is unplanned)."""
-        part = self.parts.get(planned.category)
-        if part is None or planned.k >= part.n:
-            return False
-        return part.threshold == MAX_U64 or (
-            selection_hash(self.seed, planned.category, planned.source, planned.row)
-            <= part.threshold
-        )
-
-
-MAX_U64 = 2**64 - 1
-"""The threshold of a part of which all rows are wanted."""
-
-
-def selection_hash(seed: int, category: str, source: str, row: int) -> int:
-    """A u64 that orders the rows of a source; a plan takes the lowest ones first."""
-    digest = hashlib.blake2b(f"{seed}/{category}/{source}/{row}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
-def read_request(run: RunDir) -> PlanRequest | None:
-    """The plan's request, or None while there is no whole plan."""
-    path = run.plan / "request.json"
-    return msgspec.json.decode(path.read_bytes(), type=PlanRequest) if path.is_file() else None
 
 
 def read_plan(run: RunDir) -> Iterator[PlannedSample]:
@@ -138,8 +95,8 @@ def fold(run: RunDir, verdict_set: str) -> Stats:
     """The figures of the current samples that one verdict set has judged."""
     reader = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
     stats = Stats()
-    for one in _decode(reader, read_superseded(run).current(reader.index()), JudgementFigures):
-        stats.add(one)
+    current = read_superseded(run).current(reader.index())
+    stats.add_all(_decode(reader, current, JudgementFigures))
     return stats
 
 
@@ -160,16 +117,6 @@ def _decode(reader: ShardReader, wanted: Mask, kind: type[Any]) -> Iterator[Any]
             yield decoder.decode(line)
 
 
-class _PlanLine(msgspec.Struct):
-    """What counting needs of a line of plan/."""
-
-    category: str
-    row: int
-    k: int
-    source: str = ""
-    skip: str = ""
-
-
 class _Standing(NamedTuple):
     """The lines of plan/ as numbers, in sending order, and how each one stands. Shape (lines,)."""
 
@@ -182,8 +129,7 @@ class _Standing(NamedTuple):
     done: Mask
     failed: Mask
     parts: npt.NDArray[np.int64]
-    names: list[str]
-    """The part that each number in `parts` stands for."""
+    """By their place in `PlanRequest.names`."""
     due: npt.NDArray[np.int64]
     """As which try it is, or would be, asked for."""
 
@@ -215,30 +161,18 @@ def _stand(
     max_attempts: int,
 ) -> _Standing:
     reader = ShardReader(run.plan, keying=sample_keying)
-    index = reader.index()
-    keys, pairs, wanted = index["key"].copy(), prompt_pairs(index), last_of_each_key(index)
-    skipped = np.zeros(len(index), dtype=bool)
-    parts = np.zeros(len(index), dtype=np.int64)
-    numbers: dict[str, int] = {}
-    decode = msgspec.json.Decoder(_PlanLine).decode
-    for position, raw in enumerate(reader.lines()):
-        line = decode(raw)
-        parts[position] = numbers.setdefault(line.category, len(numbers))
-        if line.skip:
-            skipped[position] = True
-        if not request.selects(line):
-            wanted[position] = False
+    index, selection = reader.index(), selection_of(run, request, reader)
+    keys, pairs = index["key"].copy(), prompt_pairs(index)
     due = superseded.next_tries(keys)
     return _Standing(
         reader,
         keys,
         pairs,
-        wanted,
-        skipped,
+        selection["wanted"] & last_of_each_key(index),
+        selection["skipped"].copy(),
         np.isin(pairs, samples.prompts),
         _failed(keys, due, failures, max_attempts),
-        parts,
-        list(numbers),
+        selection["part"].astype(np.int64),
         due,
     )
 
@@ -275,15 +209,14 @@ def owed(run: RunDir, *, max_attempts: int, retry_failed: bool) -> Iterator[Owed
     if retry_failed:
         pending = pending | (standing.wanted & standing.failed & ~standing.done & ~standing.skipped)
     decoder = msgspec.json.Decoder(OwedSample)
-    for line, is_owed, try_ in zip(standing.reader.lines(), pending, due, strict=True):
-        if is_owed:
-            planned = decoder.decode(line)
-            failure = failures.get(planned.sample_id)
-            same = failure is not None and failure.try_ == try_ and not retry_failed
-            asked = failure.requests if failure is not None and same else 0
-            if try_ or asked:
-                planned = msgspec.structs.replace(planned, try_=int(try_), asked=asked)
-            yield planned
+    for position in np.flatnonzero(pending).tolist():
+        planned, try_ = decoder.decode(standing.reader.at(position)), int(due[position])
+        failure = failures.get(planned.sample_id)
+        same = failure is not None and failure.try_ == try_ and not retry_failed
+        asked = failure.requests if failure is not None and same else 0
+        if try_ or asked:
+            planned = msgspec.structs.replace(planned, try_=try_, asked=asked)
+        yield planned
 
 
 class Accounts(Record, frozen=True, kw_only=True):
@@ -363,8 +296,8 @@ def _cut(run: RunDir, verdict_set: str, request: PlanRequest, standing: _Standin
         tokens[one.category] += one.output_tokens
         samples[one.category] += 1
     spent = {name: (tokens[name], samples[name]) for name in samples}
-    cut = np.array([cut_off(limits, spent, name) for name in standing.names], dtype=bool)
-    return cut[standing.parts] if len(cut) else np.zeros(len(standing.keys), dtype=bool)
+    parts = [n for n, name in enumerate(request.names) if cut_off(limits, spent, name)]
+    return np.isin(standing.parts, parts)
 
 
 def losses(run: RunDir, *, max_attempts: int) -> tuple[Counter[str], Counter[str]]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from runner.config import Config
-from runner.errors import ConfigError
 from runner.modelfiles import ModelFiles
 from runner.profile import facts_of, frozen_date, probe
 from runner.records import Expected, ModeProfile, SamplingParams, TokenProfile
@@ -122,22 +121,3 @@ def expected_of(config: Config) -> dict[str, Expected]:
         )
         for name, part in config.category.parts.items()
     }
-
-
-def check_world(before: dict[str, str], now: dict[str, str], accepted: list[str]) -> None:
-    """Refuse to go on when tokenizer, template or weights are not those that the run began with.
-
-    Raises:
-        ConfigError: something changed that `resume.accept` does not name.
-    """
-    changed = [name for name in now if name in before and before[name] != now[name]]
-    refused = [name for name in changed if name not in accepted]
-    if refused:
-        raise ConfigError(
-            "The world changed under this run: going on would mix two kinds of data.",
-            where=", ".join(refused),
-            found="; ".join(f"{name} {now[name][:12]}" for name in refused),
-            allowed="; ".join(f"{name} {before[name][:12]}" for name in refused),
-            next_step=f"task_name=NAME begins another run; resume.accept=[{','.join(refused)}] "
-            "goes on and records it",
-        )

@@ -1,4 +1,4 @@
-"""Once a second: the figures of now, for the screen, for run.json and for tracking."""
+"""Once a second: the figures of now, for the screen and for tracking."""
 
 import asyncio
 import time
@@ -7,10 +7,13 @@ from collections.abc import Callable
 from runner.display import Display, Rate, Snapshot
 from runner.generate import Sender
 from runner.recorder import Recorder
-from runner.rundir import HEARTBEAT_S
+from runner.records import Counts
+from runner.stats import CategoryStats
 from runner.tracking import Tracker
 
 TICK_S = 0.5
+FIRST_POINT_S = 1.0
+POINTS_AT_FIRST = 20
 
 
 class Monitor:
@@ -24,7 +27,6 @@ class Monitor:
         tracker: Tracker,
         *,
         interval_s: float,
-        save: Callable[[], None],
         server_figures: Callable[[], dict[str, float]],
     ) -> None:
         self._recorder = recorder
@@ -32,11 +34,8 @@ class Monitor:
         self._display = display
         self._tracker = tracker
         self._interval_s = interval_s
-        self._save = save
         self._server_figures = server_figures
         self._rate = Rate()
-        self._tracked_at = time.monotonic()
-        self._saved_at = time.monotonic()
         self.stage = "canary"
 
     async def watch(self) -> None:
@@ -50,30 +49,20 @@ class Monitor:
         snapshot = self.snapshot()
         self._display.show(snapshot)
         now = time.monotonic()
-        if now - self._saved_at >= HEARTBEAT_S:
-            self._saved_at = now
-            self._save()
-        if now - self._tracked_at >= self._interval_s:
+        elapsed_s = self._tracked_at - self._began_at
+        if now - self._tracked_at >= next_point_s(elapsed_s, self._interval_s):
             self.track()
 
     def track(self) -> None:
         """One point for MLflow; step = output tokens so far, which grows across attempts."""
         self._tracked_at = time.monotonic()
         snapshot = self.snapshot()
-        counts, whole = snapshot.counts, self._recorder.stats.all()
-        samples = max(1, whole.samples)
+        whole = self._recorder.stats.all()
         self._tracker.metrics(
             {
-                "done": whole.samples,
-                "pending": counts.pending,
-                "failed": counts.failed,
-                "output_tokens": whole.output_tokens,
-                "prompt_tokens": whole.prompt_tokens,
+                **figures_of_now(snapshot.counts, whole),
                 "tokens_per_s": snapshot.tokens_per_s,
                 "in_flight": snapshot.in_flight,
-                "rejected_share": counts.rejected / samples,
-                "flagged_share": whole.flagged / samples,
-                "truncated_share": whole.finish["length"] / samples,
                 **self._server_figures(),
             },
             step=whole.output_tokens,
@@ -99,3 +88,24 @@ class Monitor:
                 if one.rejected
             },
         )
+
+
+def figures_of_now(counts: Counts, whole: CategoryStats) -> dict[str, float]:
+    """How far a run is, as tracking is told it."""
+    samples = max(1, whole.samples)
+    return {
+        "done": whole.samples,
+        "pending": counts.pending,
+        "failed": counts.failed,
+        "output_tokens": whole.output_tokens,
+        "prompt_tokens": whole.prompt_tokens,
+        "rejected_share": counts.rejected / samples,
+        "flagged_share": whole.flagged / samples,
+        "truncated_share": whole.finish["length"] / samples,
+    }
+
+
+def next_point_s(elapsed_s: float, interval_s: float) -> float:
+    """How long after a point the next one is due: `interval_s`, and sooner while the run is young,
+    so that a run of seconds has a curve too (some hundred points in the first half hour)."""
+    return min(interval_s, max(FIRST_POINT_S, elapsed_s / POINTS_AT_FIRST))

@@ -12,6 +12,7 @@ up or harms a run: it has `notify.timeout_s`, and one that fails is a line in th
 """
 
 import json
+import queue
 import socket
 import subprocess
 import threading
@@ -33,34 +34,43 @@ EVENT_OF_STATUS = {
 
 
 class Notifier:
-    """Sends events of one run, each from a thread of its own; `close` waits for those under way."""
+    """Sends the events of one run, in their order, from a thread of its own."""
 
     def __init__(self, config: Notify, run_dir: Path, *, say: Callable[[str], None]) -> None:
         self._config = config
         self._run_dir = run_dir
         self._say = say
-        self._sending: list[threading.Thread] = []
+        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._sending: threading.Thread | None = None
 
     def send(self, event: str, **facts: Any) -> None:
-        """Hand one event to the command; returns at once. Nothing happens without a command."""
+        """Hand one event over; returns at once. Nothing happens without a command."""
         if not self._config.command:
             return
-        message = {
-            "event": event,
-            "run_id": self._run_dir.name,
-            "run": str(self._run_dir),
-            "host": socket.gethostname(),
-            "at": time.time(),
-            **facts,
-        }
-        thread = threading.Thread(target=self._deliver, args=(self._config.command, message))
-        self._sending = [one for one in self._sending if one.is_alive()] + [thread]
-        thread.start()
+        if self._sending is None:
+            self._sending = threading.Thread(target=self._work, args=(self._config.command,))
+            self._sending.start()
+        self._events.put(
+            {
+                "event": event,
+                "run_id": self._run_dir.name,
+                "run": str(self._run_dir),
+                "host": socket.gethostname(),
+                "at": time.time(),
+                **facts,
+            }
+        )
 
     def close(self) -> None:
-        """Return when every command has ended or had its time."""
-        for thread in self._sending:
-            thread.join()
+        """Return when every event was delivered or had its time."""
+        if self._sending is not None:
+            self._events.put(None)
+            self._sending.join()
+            self._sending = None
+
+    def _work(self, command: list[str]) -> None:
+        while (message := self._events.get()) is not None:
+            self._deliver(command, message)
 
     def _deliver(self, command: list[str], message: dict[str, Any]) -> None:
         text = json.dumps(message, default=str)

@@ -19,6 +19,7 @@ from runner.config import Config, Duplicates
 from runner.errors import ConfigError
 from runner.gather import Gathered, PartSelection, select
 from runner.ledger import PartRequest, PlanRequest, read_request
+from runner.partition import own_rows
 from runner.planned import Planned
 from runner.plansummary import PlanSummary, read_summary, write_summary
 from runner.planwriter import Limits, PlanWriter, beside
@@ -27,6 +28,7 @@ from runner.prompts.parts import PromptPart
 from runner.records import Prompt
 from runner.rendering import RenderAhead
 from runner.rundir import RunDir, replace_file
+from runner.selection import keep_selection
 from runner.shards import ShardReader
 
 __all__ = ["Limits", "PromptReader", "is_current", "make_plan"]
@@ -61,7 +63,8 @@ def make_plan(
     if before is not None and _asks_for(before) == _wants(config, parts):
         _keep_request(run, msgspec.structs.replace(before, **_budget(config)))
         return read_summary(run)
-    selected = {name: select(part, config.seed) for name, part in parts.items()}
+    everything = {name: select(part, config.seed) for name, part in parts.items()}
+    selected = own_rows(everything, parts, config.partition)
     wanted = _request(config, parts, selected)
     with Gathered(run.path, parts) as gathered:
         known = Planned(run, before)
@@ -126,6 +129,7 @@ def _request(
 
 def _keep_request(run: RunDir, request: PlanRequest) -> None:
     replace_file(run.plan / "request.json", msgspec.json.encode(request))
+    keep_selection(run)
 
 
 def _check_same_rows(before: PlanRequest, parts: Mapping[str, PromptPart]) -> None:

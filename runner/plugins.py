@@ -78,11 +78,20 @@ class ConfiguredValidator:
         return hasattr(self.validator, "conclude")
 
 
+AUTO_SLOTS = 8
+
+
+def _slots(concurrency: int | str) -> int:
+    return AUTO_SLOTS if isinstance(concurrency, str) else concurrency
+
+
 def register_schema() -> None:
     """Make the typed config known to Hydra as `_schema` (first in conf/config.yaml's defaults).
 
-    Mappings whose keys are the user's own take new ones without a `+`.
+    Mappings whose keys are the user's own take new ones without a `+`. `${slots:NUMBER}` is that
+    number, or `AUTO_SLOTS` for `auto`: for servers that must be told how many requests they serve.
     """
+    OmegaConf.register_new_resolver("slots", _slots, replace=True)
     schema = OmegaConf.structured(Config)
     for name in ("gates", "validators"):
         schema[name]._set_flag("struct", False)
@@ -96,11 +105,12 @@ def load_validators(entries: Mapping[str, Any]) -> list[ConfiguredValidator]:
         ConfigError: an entry without `_target_`, a class that cannot be imported or built, or a
             severity for a reason that the validator does not declare.
     """
-    return [_load(name, dict(entry or {})) for name, entry in entries.items() if entry is not None]
+    return [_load(name, entry) for name, entry in entries.items() if entry is not None]
 
 
-def _load(name: str, entry: dict[str, Any]) -> ConfiguredValidator:
+def _load(name: str, given: Any) -> ConfiguredValidator:
     where = f"validators.{name}"
+    entry = dict(given) if isinstance(given, Mapping) else {}
     severity = dict(entry.pop("severity", None) or {})
     if "_target_" not in entry:
         raise ConfigError(
@@ -184,7 +194,7 @@ def override_validators(
         if key == "validators" and not one.is_delete():
             chosen = _validator_group(str(value), conf)
         elif key.startswith("validators.") and one.is_delete():
-            chosen.pop(key.removeprefix("validators."), None)
+            _drop(chosen, key.removeprefix("validators."))
         elif key.startswith("validators."):
             OmegaConf.update(chosen, key.removeprefix("validators."), value, merge=True)
         else:
@@ -202,8 +212,23 @@ def override_validators(
 def _validator_group(name: str, conf: str) -> DictConfig:
     try:
         with initialize_config_dir(conf, version_base="1.3"):
-            return compose(f"validators/{name}").validators  # type: ignore[no-any-return]
+            composed = compose(f"validators/{name}").validators
     except MissingConfigException as error:
         raise ConfigError(
             "There is no such validator set.", where="validators", found=name
         ) from error
+    OmegaConf.set_struct(composed, False)
+    return composed  # type: ignore[no-any-return]
+
+
+def _drop(chosen: DictConfig, path: str) -> None:
+    *parents, last = path.split(".")
+    node = OmegaConf.select(chosen, ".".join(parents)) if parents else chosen
+    if not isinstance(node, DictConfig) or last not in node:
+        raise ConfigError(
+            "There is nothing of that name to drop.",
+            where=f"validators.{path}",
+            found=path,
+            allowed=", ".join(map(str, chosen)),
+        )
+    del node[last]

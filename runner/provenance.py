@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from runner.config.secrets import shown_overrides
+
 PACKAGES = (
     "rawtok",
     "hydra-core",
@@ -37,7 +39,7 @@ def collect() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "packages": _versions(),
         "git": git_state(Path(__file__).resolve().parent.parent),
-        "command": sys.argv,
+        "command": shown_overrides(sys.argv),
     }
 
 

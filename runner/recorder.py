@@ -14,8 +14,9 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from runner.errors import MachineError
-from runner.ledger import count, fold, sample_keying, verdicts_missing
+from runner.accounting import check_accounts
+from runner.errors import BadAnswers, Interrupted, MachineError
+from runner.ledger import Accounts, account, fold, sample_keying, verdicts_missing
 from runner.promptfinder import PromptFinder
 from runner.records import Counts, Failure, Judgement, Prompt, Sample
 from runner.rundir import RunDir, append_line, replace_file
@@ -47,6 +48,8 @@ class Recorder:
         self._verdict_set = verdict_set
         self._max_attempts = max_attempts
         self._retry_failed = retry_failed
+        self.unplanned = 0
+        """Current samples that the plan does not ask for any more."""
         self._start = Counts()
         self._here: Counter[str] = Counter()
         """What became durable in this attempt: ok, rejected, failed, skipped."""
@@ -71,11 +74,15 @@ class Recorder:
         )
         self._judge_missing()
         self.stats = fold(self._run, self._verdict_set)
-        start = count(self._run, self._verdict_set, max_attempts=self._max_attempts)
+        accounts = self._account()
+        start, self.unplanned = accounts.counts, accounts.unplanned
         if self._retry_failed:
             start = msgspec.structs.replace(start, pending=start.pending + start.failed, failed=0)
         self._start = start
         return self
+
+    def _account(self) -> Accounts:
+        return account(self._run, self._verdict_set, max_attempts=self._max_attempts)
 
     def __exit__(
         self,
@@ -83,8 +90,16 @@ class Recorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Seal the shards; then, at an orderly end, the accounting must be that of the files.
+
+        Raises MachineError when it is not, or when writing failed.
+        """
         self._loop = None
         self._closing.__exit__(kind, error, trace)
+        if error is None or isinstance(error, Interrupted | BadAnswers):
+            accounts = self._account()
+            check_accounts(self._run, self.counts, accounts, retried=self._retry_failed)
+            self._start, self._here = accounts.counts, Counter()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Fold durable samples on this loop's thread."""

@@ -135,6 +135,8 @@ class Completion(Record, frozen=True, kw_only=True):
     cached_tokens: int = NOT_TOLD
     retractions: int = NOT_TOLD
     weight_version: str = ""
+    first_token_s: float = NOT_TOLD
+    """From the request's arrival at the server to its first token."""
 
 
 class Sample(Record, frozen=True, kw_only=True, rename={"try_": "try"}):
@@ -385,7 +387,7 @@ class SampleContext(Record, frozen=True, kw_only=True):
 
     `output` are the output ids (int64, shape (n,), read-only), `kinds` their `IdKind` bits (uint8,
     shape (n,)), `specials` the positions of special ids among them, `segments` the stretches of
-    reasoning, answer and tool calls. `prompt`, `decode` and `encode` are None where whoever judges
+    reasoning, answer and tool calls; `input_kinds` are the bits of the prompt's ids. `prompt`, `decode` and `encode` are None where whoever judges
     does not have them, the last two also for an output with ids that have no text: skip then.
     """
 
@@ -395,6 +397,7 @@ class SampleContext(Record, frozen=True, kw_only=True):
     kinds: "npt.NDArray[np.uint8]"
     specials: list[int]
     segments: list[Segment]
+    input_kinds: "npt.NDArray[np.uint8]"
     prompt: Prompt | None = None
     expected: Expected = Expected()
     decode: Callable[[list[int]], str] | None = None

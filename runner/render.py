@@ -96,7 +96,17 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write the files that `load_tokenizer` needs to read it back without the model."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._inner.save_pretrained(str(folder))
+        try:
+            self._inner.save_pretrained(str(folder))
+        except Exception as error:
+            if type(error) is not Exception:
+                raise
+            raise MachineError(  # all that the tokenizers library raises when a write fails
+                "Could not keep the tokenizer in the run.",
+                where=str(folder),
+                found=str(error),
+                next_step="make room (disk, quota or file size limit); the same command continues",
+            ) from error
 
     @property
     def vocabulary(self) -> dict[str, int]:

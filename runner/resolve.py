@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from runner.config import Config
+from runner.config.secrets import shown_overrides
 from runner.gates import check_gates
-from runner.identity import digest_of, identity_of, run_name
+from runner.identity import identity_of
 from runner.modelfiles import ModelFiles, find_model
 from runner.plugins import load_validators
 from runner.prompts.exclusion import Exclusion
 from runner.prompts.parts import open_parts
 from runner.rundir import RunDir
+from runner.samerun import find_directory
 from runner.servers.endpoint import ModelFacts
 
 
@@ -22,7 +24,7 @@ class Resolved:
 
     def __init__(self, config: Config, overrides: list[str]) -> None:
         self.config = config
-        self.overrides = overrides
+        self.overrides = shown_overrides(overrides)
         self.validators = load_validators(config.validators)
         reasons = {reason for one in self.validators for reason in one.severity}
         check_gates(config.gates, list(config.category.parts), reasons)
@@ -30,11 +32,8 @@ class Resolved:
         self.parts = open_parts(config)
         self.exclusion = Exclusion(config.prompts.exclude)
         self.identity = identity_of(config, self._facts())
-        self.run = RunDir(
-            Path(config.paths.outputs).expanduser().resolve()
-            / config.task_name
-            / run_name(config, digest_of(self.identity))
-        )
+        folder = Path(config.paths.outputs).expanduser().resolve() / config.task_name
+        self.run = RunDir(find_directory(folder, config, self.identity))
 
     def _facts(self) -> dict[str, Any]:
         mode = self.config.model.modes[self.config.mode.name]

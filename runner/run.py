@@ -6,6 +6,7 @@
 
 import time
 
+import msgspec
 from rich.console import Console
 
 from runner.attempt import Attempt
@@ -17,6 +18,7 @@ from runner.preview import show_preview
 from runner.records import RunStatus
 from runner.resolve import Resolved
 from runner.rundir import RunState
+from runner.samerun import grown
 from runner.servers.flags import check_flags
 from runner.sharing import Shared
 
@@ -50,7 +52,8 @@ def work(resolved: Resolved, shared: Shared) -> int:
 def read_or_begin(resolved: Resolved) -> RunState:
     """run.json as it stands, or the state of a run that is just beginning."""
     if resolved.run.run_json.is_file():
-        return resolved.run.read()
+        state = resolved.run.read()
+        return msgspec.structs.replace(state, identity=grown(state.identity, resolved.identity))
     return RunState(
         run_id=resolved.run.path.name,
         status=RunStatus.RUNNING,

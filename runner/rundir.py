@@ -30,6 +30,12 @@ from runner.records import Counts, Record, RunStatus
 RUN_SCHEMA = 1
 HEARTBEAT_S = 5.0
 """How often a live run rewrites run.json."""
+NETWORK_FILESYSTEMS = (
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs"),
+    *("9p", "afs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.juicefs", "fuse.ceph-fuse"),
+    "fuse.glusterfs",
+)
+"""Kinds that several hosts may have mounted at once."""
 DEAD_AFTER_S = 60.0
 """A running run on another host whose heartbeat is older than this is shown as dead."""
 
@@ -46,6 +52,7 @@ class RunState(Record, frozen=True, kw_only=True):
 
     `generate_s` is the time spent sending the bulk (probe and canary excluded) and
     `generate_tokens` the output tokens that came in it; their ratio is the run's tokens/s.
+    `unplanned` samples lie in the shards and are not planned any more (the plan was made smaller).
     `identity` is the flat identity, `world` the hashes that an attempt checks before it goes on.
     """
 
@@ -54,6 +61,7 @@ class RunState(Record, frozen=True, kw_only=True):
     status: RunStatus
     reason: str = ""
     counts: Counts = Counts()
+    unplanned: int = 0
     tokens: Tokens = Tokens()
     generate_s: float = 0.0
     generate_tokens: int = 0
@@ -143,11 +151,33 @@ class RunDir:
         descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _take(descriptor, self)
+            self._check_other_hosts()
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
             yield
         finally:
             os.close(descriptor)
+
+    def _check_other_hosts(self) -> None:
+        """A lock on a network file system may be good for one host only, so there the heartbeat of
+        another host counts too."""
+        kind = filesystem_kind(self.path)
+        if kind not in NETWORK_FILESYSTEMS or not self.run_json.is_file():
+            return
+        state = self.read()
+        age_s = time.time() - state.heartbeat
+        if (
+            state.status is RunStatus.RUNNING
+            and state.host != socket.gethostname()
+            and age_s < DEAD_AFTER_S
+        ):
+            raise MachineError(
+                "A process on another host is working on this run.",
+                where=str(self.path),
+                found=f"process {state.pid} on {state.host} was alive {age_s:.0f} s ago; {kind} may"
+                " not lock across hosts",
+                next_step=f"stop it there; if it is dead already, wait {DEAD_AFTER_S:.0f} s",
+            )
 
 
 def _take(descriptor: int, rundir: RunDir) -> None:
@@ -167,6 +197,21 @@ def _take(descriptor: int, rundir: RunDir) -> None:
             where=str(rundir.lock_file),
             next_step="put paths.outputs on a file system with locks (a local disk, NFSv4)",
         ) from error
+
+
+def filesystem_kind(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """The kind of file system that `path` is on, as mount tells it; "" where that is not told."""
+    best, kind = -1, ""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _, at, found, *_ = line.split(" ")
+        at = at.replace("\\040", " ")  # how mount writes a space
+        if path.is_relative_to(at) and len(at) >= best:
+            best, kind = len(at), found
+    return kind
 
 
 def _process_exists(pid: int) -> bool:

@@ -75,6 +75,15 @@ def endpoint_table(stats: list[EndpointStats]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(stats), indent=2)
 
 
+def endpoint_lines(stats: list[EndpointStats]) -> list[str]:
+    """What to tell of several endpoints at the end; nothing where there was one."""
+    return [
+        f"{one.endpoint}: {one.answered:,} answers, {one.output_tokens:,} tokens, "
+        f"{sum(one.faults.values()):,} faults, set aside {one.set_aside} times"
+        for one in (stats if len(stats) > 1 else [])
+    ]
+
+
 def _output(argv: list[str]) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -130,6 +130,13 @@ class Serving:
         except EngineFault:
             return {}
 
+    async def look(self) -> ServerLoad | None:
+        """What the server is doing now; None when it is away or does not tell."""
+        if self._pool is None or not self._up.is_set():
+            return None
+        self.load = await self._pool.load()
+        return self.load
+
     def endpoint_stats(self) -> list[EndpointStats]:
         """The share of every endpoint so far, those of earlier launches included."""
         pools = [*self._past, *([self._pool] if self._pool else [])]

@@ -17,6 +17,7 @@ from runner.config import ServerKind
 from runner.servers.argv import LaunchFacts
 from runner.servers.base import ModelFacts, Server, open_server
 from runner.servers.launched import COMMANDS, LaunchedServer
+from runner.servers.ready import listens
 
 T = TypeVar("T")
 
@@ -85,9 +86,12 @@ class Shared:
 
     async def _take(self, key: str | None) -> LaunchedServer | None:
         """The kept server when it is the one wanted and lives; any other one is ended."""
-        if self._kept is not None and self._kept[0] == key and self._kept[1].alive():
-            server, self._kept = self._kept[1], None
-            return server
+        if self._kept is not None and self._kept[0] == key:
+            server = self._kept[1]
+            # The loop stood still between the jobs: only a look tells whether it still lives.
+            if await listens(server.endpoints[0]) and server.alive():
+                self._kept = None
+                return server
         await self._end_kept()
         return None
 

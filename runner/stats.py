@@ -5,13 +5,14 @@ Distributions are exact: a length is counted by its value, so memory is bounded 
 different lengths (at most the context length), not by the number of samples.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from runner.records import Judgement
+from runner.records import JudgedVerdict, Judgement
 
 
 class Distribution:
@@ -79,6 +80,36 @@ class Score:
         return self.total / self.weight if self.weight else float("nan")
 
 
+class VerdictFigures(msgspec.Struct, gc=False):
+    """What the fold needs of a verdict."""
+
+    outcome: str
+    reason: str = ""
+    severity: str = ""
+    score: float | None = None
+    weight: int = 1
+
+
+class JudgementFigures(msgspec.Struct, gc=False):
+    """What the fold needs of a line of verdicts/. Its verdicts stay JSON: most samples have the
+    very same ones, and those are decoded once."""
+
+    category: str
+    finish: str
+    prompt_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    answer_tokens: int
+    tool_call_tokens: int
+    rejected: bool
+    verdicts: msgspec.Raw
+
+
+_verdicts_decoder = msgspec.json.Decoder(dict[str, VerdictFigures])
+BATCH = 4096
+"""Judgements that are folded at a time; they are all in memory."""
+
+
 @dataclass
 class CategoryStats:
     """The figures of one category."""
@@ -107,6 +138,35 @@ class CategoryStats:
         """Share of samples cut by length; NaN without samples."""
         return self.finish["length"] / self.samples if self.samples else float("nan")
 
+    def add_verdicts(
+        self, verdicts: Mapping[str, JudgedVerdict] | Mapping[str, VerdictFigures], times: int
+    ) -> None:
+        """The verdicts that so many samples have."""
+        flagged = False
+        for name, verdict in verdicts.items():
+            if verdict.outcome in ("fail", "error"):
+                self.reasons[name, verdict.reason, verdict.severity or "error"] += times
+                flagged = flagged or verdict.severity == "flag"
+            if verdict.score is not None:
+                self.scores.setdefault(name, Score()).add(verdict.score, verdict.weight * times)
+        self.flagged += flagged * times
+
+    def add_group(self, group: Sequence["JudgementFigures"]) -> None:
+        """Judgements of this category, all at once."""
+        rejected = sum(one.rejected for one in group)
+        self.rejected += rejected
+        self.ok += len(group) - rejected
+        self.prompt_tokens += sum(one.prompt_tokens for one in group)
+        self.output_tokens += sum(one.output_tokens for one in group)
+        self.finish.update(one.finish for one in group)
+        for raw, times in Counter(bytes(one.verdicts) for one in group).items():
+            self.add_verdicts(_verdicts_decoder.decode(raw), times)
+        lengths = {name: distribution.counts for name, distribution in self.lengths.items()}
+        lengths["prompt"].update(one.prompt_tokens for one in group)
+        lengths["reasoning"].update(one.reasoning_tokens for one in group)
+        lengths["answer"].update(one.answer_tokens + one.tool_call_tokens for one in group)
+        lengths["total"].update(one.prompt_tokens + one.output_tokens for one in group)
+
     def merge(self, other: "CategoryStats") -> None:
         self.ok += other.ok
         self.rejected += other.rejected
@@ -121,40 +181,14 @@ class CategoryStats:
             self.lengths[name].merge(distribution)
 
 
-class VerdictFigures(msgspec.Struct, gc=False):
-    """What the fold needs of a verdict: decoding no more halves the time of a million."""
-
-    outcome: str
-    reason: str = ""
-    severity: str = ""
-    score: float | None = None
-    weight: int = 1
-
-
-class JudgementFigures(msgspec.Struct, gc=False):
-    """What the fold needs of a line of verdicts/."""
-
-    category: str
-    finish: str
-    prompt_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    answer_tokens: int
-    tool_call_tokens: int
-    rejected: bool
-    verdicts: dict[str, VerdictFigures]
-
-
 class Stats:
     """The fold: `add` the judgement of each current sample once."""
 
     def __init__(self) -> None:
         self.categories: dict[str, CategoryStats] = {}
 
-    def add(self, judgement: Judgement | JudgementFigures) -> None:
-        if judgement.category not in self.categories:
-            self.categories[judgement.category] = CategoryStats()
-        one = self.categories[judgement.category]
+    def add(self, judgement: Judgement) -> None:
+        one = self._of(judgement.category)
         if judgement.rejected:
             one.rejected += 1
         else:
@@ -162,18 +196,26 @@ class Stats:
         one.prompt_tokens += judgement.prompt_tokens
         one.output_tokens += judgement.output_tokens
         one.finish[judgement.finish] += 1
-        flagged = False
-        for failed in failed_checks(judgement):
-            one.reasons[failed] += 1
-            flagged = flagged or failed[2] == "flag"
-        one.flagged += flagged
-        for name, verdict in judgement.verdicts.items():
-            if verdict.score is not None:
-                one.scores.setdefault(name, Score()).add(verdict.score, verdict.weight)
+        one.add_verdicts(judgement.verdicts, 1)
         one.lengths["prompt"].add(judgement.prompt_tokens)
         one.lengths["reasoning"].add(judgement.reasoning_tokens)
         one.lengths["answer"].add(judgement.answer_tokens + judgement.tool_call_tokens)
         one.lengths["total"].add(judgement.prompt_tokens + judgement.output_tokens)
+
+    def add_all(self, judgements: Iterable[JudgementFigures]) -> None:
+        """`add` for each of many, at a third of the cost."""
+        left = iter(judgements)
+        while batch := list(itertools.islice(left, BATCH)):
+            groups: dict[str, list[JudgementFigures]] = {}
+            for one in batch:
+                groups.setdefault(one.category, []).append(one)
+            for category, group in groups.items():
+                self._of(category).add_group(group)
+
+    def _of(self, category: str) -> CategoryStats:
+        if category not in self.categories:
+            self.categories[category] = CategoryStats()
+        return self.categories[category]
 
     def all(self) -> CategoryStats:
         """All categories as one."""
@@ -183,7 +225,7 @@ class Stats:
         return whole
 
 
-def failed_checks(judgement: Judgement | JudgementFigures) -> Iterable[tuple[str, str, str]]:
+def failed_checks(judgement: Judgement) -> Iterable[tuple[str, str, str]]:
     """(validator, reason, severity) of each check that failed or broke (severity "error")."""
     for name, verdict in judgement.verdicts.items():
         if verdict.outcome in ("fail", "error"):

@@ -78,6 +78,7 @@ class Judge:
             kinds=kinds,
             specials=specials,
             segments=segments_of(sample.output_ids, self._profile, self._mode, specials),
+            input_kinds=self._table.kinds(as_array(sample.input_ids)),
             prompt=prompt,
             expected=self.expected.get(sample.category, _NOTHING_EXPECTED),
             decode=tokenizer.decode if tokenizer is not None else None,
@@ -102,7 +103,7 @@ class Judge:
             tool_call_tokens=lengths.tool_call,
             rejected=any(v.severity == Severity.REJECT for v in verdicts.values()),
             verdicts=verdicts,
-            output_hash=hashlib.blake2b(context.output.tobytes(), digest_size=16).hexdigest(),
+            output_hash=_hash_of(context),
         )
 
     def conclude(self, read: Callable[[], Iterable[Judgement]]) -> list[SetFinding]:
@@ -131,6 +132,12 @@ class Judge:
             for v in self._all
         }
         return msgspec.json.format(msgspec.json.encode(content), indent=2)
+
+
+def _hash_of(context: SampleContext) -> str:
+    """128 bits over the output ids, as 32-bit numbers: ids that do not fit are no ids."""
+    content = context.output.astype("<i4").tobytes()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _verdict(

@@ -36,7 +36,7 @@ RETRIED = (
     "busy",
     "rate_limited",
 )
-REJECTED = ("nan_stop", "clamped_length", "padded_ids", "out_of_vocabulary", "stop_in_middle")
+REJECTED = ("nan_stop", "clamped_length", "padded_ids", "stop_in_middle")
 HARMLESS = ("unknown_fields", "missing_echo", "retracted")
 ERRORS = (("error_object", 500), ("error_text", 400), ("error_flat", 500), ("error_detail", 400))
 FAULTS = [

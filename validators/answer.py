@@ -26,7 +26,7 @@ from runner.records import Kind, Outcome, Sample, SampleContext, Severity, Verdi
 MAX_CHARS = 200
 """A longer expression is not given to math-verify."""
 _BOXED = re.compile(r"\\boxed\s*\{")
-_SAYS = re.compile(r"(?:final\s+)?answer\s*(?:is|:)\s*([^\n]+)", re.IGNORECASE)
+_SAYS = re.compile(r"(?:final\s+)?answer\s*(?:is\s*:?|:)\s*([^\n]+)", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+−]?\d[\d,_]*(?:\.\d+)?")
 _HUGE = re.compile(r"\^\s*\{?\s*\(?\d{4,}|\^[^+\-=]*\^|\d{4,}\s*!|!!")
 

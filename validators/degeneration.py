@@ -25,7 +25,7 @@ limit; every row had a finish reason, a length and a text, and training on it ta
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,13 @@ MAX_PERIOD = 2048
 REPEATED_AT_LEAST = 256
 _ANCHOR_EVERY = REPEATED_AT_LEAST // 2
 _GRAM = 8
-_MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
+_PERIODS = np.arange(MAX_PERIOD + 1)
+_NEEDED = (np.maximum(2 * _PERIODS, REPEATED_AT_LEAST) - _GRAM) // _ANCHOR_EVERY
+_NEEDED[0] = np.iinfo(np.int64).max  # an id is always like itself
+"""For each period: anchors that stand in a loop of it, at least."""
+_START = np.arange(MAX_PERIOD, dtype=np.uint32)
+"""Stands for what would be in front of the first id."""
+_MIX = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
 
 
 class Degeneration:
@@ -68,8 +74,8 @@ class Degeneration:
         zeros = int((ids == 0).sum())
         if zeros * 2 >= len(ids):
             return _fail("zero_id", f"{zeros} of {len(ids)} ids")
-        start, length = longest_run(ids)
-        if (verdict := self._single(ids, length)) is not None:
+        start, length, runs = longest_run(ids)
+        if (verdict := self._single(ids, length, runs)) is not None:
             return verdict
         if (loop := find_loop(ids)) is not None:
             period, at, repeated = loop
@@ -78,10 +84,12 @@ class Degeneration:
             return _fail("long_run", f"{length} times id {int(ids[start])} from position {start}")
         return self._few_distinct(ids)
 
-    def _single(self, ids: Ids, length: int) -> Verdict | None:
+    def _single(self, ids: Ids, length: int, runs: int) -> Verdict | None:
         """One id in most places, or in one run over more than half of them."""
         if length * 2 > len(ids) + 1:
             return _fail("single_id", f"a run of {length} of {len(ids)} ids")
+        if runs > 2 * (1 - self._most) * len(ids) + 1:
+            return None  # what stands between one id's runs would be more than is left for it
         token = int(np.median(ids))  # an id in more than half of the places is the median
         count = int((ids == token).sum())
         if count >= self._most * len(ids):
@@ -98,18 +106,19 @@ class Degeneration:
         return Verdict(outcome=Outcome.PASS)
 
 
-def longest_run(ids: Ids) -> tuple[int, int]:
-    """(start, length) of the longest run of one id; the first of equal ones."""
+def longest_run(ids: Ids) -> tuple[int, int, int]:
+    """(start, length) of the longest run of one id, the first of equal ones, and how many runs
+    there are."""
     changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
     edges = np.concatenate(([0], changes, [len(ids)]))
     lengths = np.diff(edges)
     longest = int(lengths.argmax())
-    return int(edges[longest]), int(lengths[longest])
+    return int(edges[longest]), int(lengths[longest]), len(lengths)
 
 
 def find_loop(ids: Ids) -> tuple[int, int, int] | None:
     """(period, start, repeated ids) of a loop as the module says; the shortest period wins."""
-    if len(ids) < REPEATED_AT_LEAST + _GRAM:
+    if len(ids) <= REPEATED_AT_LEAST:
         return None
     for period in _candidates(ids):
         start, length = longest_true(ids[period:] == ids[:-period])
@@ -121,25 +130,25 @@ def find_loop(ids: Ids) -> tuple[int, int, int] | None:
 def _candidates(ids: Ids) -> list[int]:
     """Periods, rising, on which as many anchors agree as a loop of that period must hold."""
     hashes = _gram_hashes(ids)
-    padded = np.concatenate((np.arange(-MAX_PERIOD, 0), hashes))  # unlike any hash, mostly
+    padded = np.concatenate((_START, hashes))
     windows = np.lib.stride_tricks.sliding_window_view(padded, MAX_PERIOD)
     first = _ANCHOR_EVERY - 1
     anchors = hashes[first::_ANCHOR_EVERY]
-    _, at = (windows[first::_ANCHOR_EVERY][: len(anchors)] == anchors[:, None]).nonzero()
+    same = windows[first::_ANCHOR_EVERY][: len(anchors)] == anchors[:, None]
+    at = np.flatnonzero(same.ravel()) % MAX_PERIOD  # 1-D: numpy's fast path for sparse masks
+    if not len(at):
+        return []
     support = np.bincount(MAX_PERIOD - at, minlength=MAX_PERIOD + 1)
-    repeated = np.maximum(2 * np.arange(MAX_PERIOD + 1), REPEATED_AT_LEAST) - _GRAM
-    needed = np.maximum(repeated // _ANCHOR_EVERY, 1)
-    enough = support >= needed
-    enough[0] = False
-    return [int(p) for p in enough.nonzero()[0] if p < len(ids)]
+    return [int(p) for p in np.flatnonzero(support >= _NEEDED) if p < len(ids)]
 
 
-def _gram_hashes(ids: Ids) -> Ids:
-    """A hash of each 8 consecutive ids, shape (n - 7,): pairs, pairs of pairs, pairs of those."""
-    hashes: npt.NDArray[Any] = ids.view(np.uint64)
+def _gram_hashes(ids: Ids) -> npt.NDArray[np.uint32]:
+    """A hash of each 8 consecutive ids, shape (n - 7,): pairs, pairs of pairs, pairs of those.
+    Equal ids give equal hashes; other ids rarely do, and are told apart afterwards."""
+    hashes = ids.astype(np.uint32)
     for step, factor in zip((1, 2, 4), _MIX, strict=True):
-        hashes = hashes[step:] * np.uint64(factor) + (hashes[:-step] ^ (hashes[:-step] >> 29))
-    return hashes.view(np.int64)
+        hashes = hashes[step:] * np.uint32(factor) + (hashes[:-step] ^ (hashes[:-step] >> 15))
+    return hashes
 
 
 def longest_true(mask: npt.NDArray[np.bool]) -> tuple[int, int]:

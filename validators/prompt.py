@@ -24,9 +24,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from runner.records import (
+    IdKind,
     ModeProfile,
     Outcome,
     Prompt,
@@ -54,17 +53,17 @@ class PromptIds:
 
     def check(self, sample: Sample, context: SampleContext) -> Verdict:
         """One verdict; the first reason that applies, in the order above."""
-        known = self._of(context.profile)
-        ids = np.array([min(max(i, -1), known.size) for i in sample.input_ids], dtype=np.int64)
-        if (verdict := _unassigned(sample, known, ids)) is not None:
+        if (verdict := _unassigned(sample, context)) is not None:
             return verdict
-        counts = Counter(sample.input_ids[i] for i in known.special[ids].nonzero()[0].tolist())
+        special = (context.input_kinds & IdKind.SPECIAL).nonzero()[0].tolist()
+        counts = Counter(sample.input_ids[i] for i in special)
         if (verdict := _extra_bos(counts, context)) is not None:
             return verdict
         if (verdict := _wrong_tail(sample, context)) is not None:
             return verdict
         if context.prompt is None:
             return Verdict(outcome=Outcome.PASS)
+        known = self._of(context.profile)
         if (text := known.found_in(context.prompt, counts)) is not None:
             return _fail("smuggled", f"{text!r} in a message became a special token")
         return _control(counts, context.prompt, context)
@@ -76,16 +75,10 @@ class PromptIds:
 
 
 class _Known:
-    """Tables of one profile, made once."""
+    """The texts of one profile's special tokens, compiled once."""
 
     def __init__(self, profile: TokenProfile) -> None:
         self.profile = profile
-        self.size = max(profile.vocab_padded, profile.vocab_assigned)
-        self.assigned = np.zeros(self.size + 2, dtype=bool)  # the last two: too large, negative
-        for start, end in profile.assigned:
-            self.assigned[start:end] = True
-        self.special = np.zeros(self.size + 2, dtype=bool)
-        self.special[[i for i in profile.special_tokens if 0 <= i < self.size]] = True
         self._ids = {text: i for i, text in profile.special_tokens.items() if text.strip()}
         texts = sorted(self._ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
@@ -99,8 +92,8 @@ class _Known:
         return None
 
 
-def _unassigned(sample: Sample, known: _Known, ids: "np.ndarray[Any, Any]") -> Verdict | None:
-    bad = ~known.assigned[ids]
+def _unassigned(sample: Sample, context: SampleContext) -> Verdict | None:
+    bad = (context.input_kinds & IdKind.UNASSIGNED) > 0
     if not bad.any():
         return None
     first = int(bad.argmax())

@@ -11,6 +11,7 @@ from runner.config.parsing import (
     to_yaml,
 )
 from runner.config.schema import (
+    Auto,
     Breaker,
     Budget,
     BundledSource,
@@ -30,6 +31,7 @@ from runner.config.schema import (
     ModelMode,
     Notify,
     Part,
+    Partition,
     Paths,
     Prepare,
     Prompts,
@@ -50,6 +52,7 @@ from runner.config.schema import (
 )
 
 __all__ = [
+    "Auto",
     "Breaker",
     "Budget",
     "BundledSource",
@@ -69,6 +72,7 @@ __all__ = [
     "ModelMode",
     "Notify",
     "Part",
+    "Partition",
     "Paths",
     "Prepare",
     "Prompts",

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.config.prompting import check_prompting
 from runner.config.ranges import RANGES
 from runner.config.schema import Config, Server, ServerKind
+from runner.config.secrets import without_secrets
 from runner.errors import ConfigError
 
 
@@ -28,6 +30,7 @@ def parse(cfg: DictConfig) -> Config:
             settings that do not fit together.
     """
     try:
+        _check_mode_exists(cfg)
         if missing := sorted(OmegaConf.missing_keys(cfg)):
             raise ConfigError(
                 "A config value is missing.",
@@ -35,12 +38,12 @@ def parse(cfg: DictConfig) -> Config:
                 found="???",
                 next_step=f"set it, for example {missing[0]}=VALUE",
             )
-        _check_mode_exists(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
     except OmegaConfBaseException as error:
         raise explain(error) from None
     assert isinstance(config, Config)  # noqa: S101 - tells mypy what to_object of Config gives
+    config.paths.outputs = str(Path(config.paths.outputs).expanduser().resolve())
     check_ranges(config)
     check_together(config)
     if config.server.kind is ServerKind.sglang:
@@ -99,6 +102,8 @@ def check_ranges(config: Config) -> None:
 
 def _check_mode_exists(cfg: DictConfig) -> None:
     """Before interpolations that go through the mode are resolved, so that the message is ours."""
+    if OmegaConf.is_missing(cfg.mode, "name"):
+        return
     modes, mode = list(cfg.model.modes), str(cfg.mode.name)
     if mode not in modes:
         raise ConfigError(
@@ -125,6 +130,13 @@ def check_together(config: Config) -> None:
             where="sampling.max_new_tokens",
             found=str(sampling.max_new_tokens),
             allowed=f"below model.context_length = {model.context_length}",
+        )
+    if config.partition.index >= config.partition.of:
+        raise ConfigError(
+            "There is no such partition.",
+            where="partition.index",
+            found=str(config.partition.index),
+            allowed=f"0 to {config.partition.of - 1}: partition.of is {config.partition.of}",
         )
     _check_server(config.server)
     check_prompting(config)
@@ -168,5 +180,5 @@ def _walk(kind: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def to_yaml(config: Config) -> str:
-    """The resolved config as YAML, for the run directory."""
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
+    """The resolved config as YAML without its secrets, for the run directory."""
+    return OmegaConf.to_yaml(OmegaConf.structured(without_secrets(config)))

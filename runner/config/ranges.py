@@ -53,7 +53,13 @@ RANGES: dict[str, Check] = {
     "preview": _AT_LEAST_0,
     "tracking.interval_s": _POSITIVE,
     "tracking.flush_timeout_s": _AT_LEAST_0,
-    "client.concurrency": _AT_LEAST_1,
+    "client.concurrency": (
+        "1 or more, or auto",
+        lambda v: v == "auto" or (isinstance(v, int) and v >= 1),
+    ),
+    "client.auto.first": _AT_LEAST_1,
+    "client.auto.most": _AT_LEAST_1,
+    "client.auto.interval_s": _POSITIVE,
     "client.request_timeout_s": _POSITIVE,
     "client.retry.max_attempts": _AT_LEAST_1,
     "client.retry.backoff_s": _AT_LEAST_0,
@@ -62,6 +68,8 @@ RANGES: dict[str, Check] = {
     "canary.max_rejected": _SHARE,
     "breaker.window": _AT_LEAST_1,
     "breaker.max_rejected": _SHARE,
+    "partition.index": _AT_LEAST_0,
+    "partition.of": _AT_LEAST_1,
     "shutdown.drain_s": _AT_LEAST_0,
     "notify.timeout_s": _POSITIVE,
 }

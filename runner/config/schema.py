@@ -343,10 +343,22 @@ class Retry:
 
 
 @dataclass
-class Client:
-    """How requests are sent. `request_timeout_s` null: no limit for one request."""
+class Auto:
+    """`client.concurrency: auto`: it starts with `first` in flight, looks every `interval_s` and
+    never goes beyond `most`."""
 
-    concurrency: int = 8
+    first: int = 16
+    most: int = 1024
+    interval_s: float = 5.0
+
+
+@dataclass
+class Client:
+    """How requests are sent. `concurrency` is how many are in flight: a number, or `auto` to find
+    and follow the best one (runner.pacing). `request_timeout_s` null: no limit for one request."""
+
+    concurrency: int | str = 8
+    auto: Auto = field(default_factory=Auto)
     request_timeout_s: float | None = None
     retry: Retry = field(default_factory=Retry)
 
@@ -370,10 +382,20 @@ class Breaker:
 
 @dataclass
 class Resume:
-    """How an existing run is continued."""
+    """How an existing run is continued. `accept`: changes of the world to go on with, by name.
+    `reuse`: runs to take samples from that differ only in a smaller sampling.max_new_tokens."""
 
     accept: list[str] = field(default_factory=list)
     retry_failed: bool = False
+    reuse: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Partition:
+    """One of `of` processes that share a run by the hash of ids; `index` counts from 0."""
+
+    index: int = 0
+    of: int = 1
 
 
 @dataclass
@@ -420,6 +442,7 @@ class Config:
     breaker: Breaker = field(default_factory=Breaker)
     gates: dict[str, str] = field(default_factory=dict)
     resume: Resume = field(default_factory=Resume)
+    partition: Partition = field(default_factory=Partition)
     shutdown: Shutdown = field(default_factory=Shutdown)
     notify: Notify = field(default_factory=Notify)
     identity: IdentityKind = IdentityKind.standard

@@ -86,8 +86,8 @@ def _weight(affinity_key: int, name: str) -> int:
 def note_fault(
     state: EndpointState, fault: EngineFault, now: float, *, others: bool = False
 ) -> None:
-    """Count a fault, and set the endpoint aside when it was the last of too many in a row. `others`:
-    whether the pool has more endpoints than this one."""
+    """Count a fault, and set the endpoint aside when it was the last of too many in a row.
+    `others`: whether the pool has more endpoints than this one."""
     state.faults[fault.reason] += 1
     state.unusable_in_a_row += fault.kind is FaultKind.UNUSABLE
     worst = 1 if state.on_trial else UNUSABLE_AFTER

@@ -49,6 +49,7 @@ def parse_sglang(answer: object, *, rid: str, input_ids: list[int]) -> Completio
         cached_tokens=told(meta.get("cached_tokens")),
         retractions=told(meta.get("num_retractions")),
         weight_version=weight_version if isinstance(weight_version, str) else "",
+        first_token_s=told_s(meta.get("first_token_latency")),
     )
 
 
@@ -135,6 +136,11 @@ def split_matched(matched: object) -> tuple[int, str]:
 def told(value: object) -> int:
     """A count that the server told, or NOT_TOLD."""
     return value if type(value) is int and 0 <= value < ID_BITS_LIMIT else NOT_TOLD
+
+
+def told_s(value: object) -> float:
+    """A time in seconds that the server told, or NOT_TOLD."""
+    return float(value) if isinstance(value, int | float) and value >= 0 else NOT_TOLD
 
 
 def is_id(value: object) -> bool:

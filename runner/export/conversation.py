@@ -19,9 +19,6 @@ from runner.segments import Kind, segments_of
 CallReader = Callable[..., Any]
 """(ids, positions of special ids, segments, profile, decode) -> an object with `calls` (each with
 name, arguments, typed, index, fault), `broken` and `open`; None for an output without calls."""
-KEYS = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
-"""Every message has all of them, null where it has none: readers that infer the types from the
-first rows (Hugging Face datasets) refuse a key that comes up later."""
 
 
 class Answer(NamedTuple):
@@ -35,22 +32,23 @@ class Answer(NamedTuple):
 
     @property
     def message(self) -> dict[str, Any]:
-        return with_all_keys(
-            {
-                "role": "assistant",
-                "content": self.content,
-                "reasoning_content": self.reasoning or None,
-                "tool_calls": self.tool_calls or None,
-            }
-        )
+        """The assistant message. It has a `reasoning_content` even where there was none: so its
+        keys are never those of a user's, and Hugging Face datasets, which infers the types from the
+        first rows, takes messages as JSON and not as structs that refuse a key that comes later."""
+        message = {
+            "role": "assistant",
+            "content": self.content,
+            "reasoning_content": self.reasoning,
+        }
+        return {**message, "tool_calls": self.tool_calls} if self.tool_calls else message
 
 
-def with_all_keys(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The message with the keys of `KEYS`; calls of a prompt get their arguments as JSON text."""
-    full = {key: message.get(key) for key in KEYS}
-    if full["tool_calls"]:
-        full["tool_calls"] = [_as_text(call) for call in full["tool_calls"]]
-    return full
+def as_openai(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of a prompt, without empty keys; its calls have their arguments as JSON text."""
+    found = {key: value for key, value in message.items() if value is not None}
+    if found.get("tool_calls"):
+        found["tool_calls"] = [_as_text(call) for call in found["tool_calls"]]
+    return {**found, "content": found.get("content", "")}
 
 
 def _as_text(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from runner.export.folder import ExportFolder, State
 from runner.export.formats import Finished, Format, Options, PartFile
 from runner.export.item import Reader
 from runner.export.layout import lay_out
-from runner.export.leftout import LeftOutLine, left_out_by_policy, read_left_out, write_left_out
+from runner.export.leftout import left_out_by_policy, read_left_out, write_left_out
 from runner.export.manifest import (
     EXPORT_SCHEMA,
     CategoryTotals,
@@ -33,6 +33,18 @@ from runner.export.sources import RunInput, Source, check_one_tokenizer, open_so
 from runner.export.table import FORMATS
 from runner.export.writing import Say, refusals, write_parts
 from runner.records import Record
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One export: where it goes, what it reads, what was found, and how it is written."""
+
+    folder: ExportFolder
+    sources: list[Source]
+    found: Survey
+    form: Format
+    request: "Request"
+    digest: str
 
 
 class Request(Record, frozen=True, kw_only=True):
@@ -66,8 +78,8 @@ def export(
         _check_same(folder, digest)
         manifest = folder.read_manifest()
         if manifest is None:
-            states = _write_parts(folder, sources, found, form, request, digest, say)
-            manifest = _conclude(folder, sources, found, form, request, digest, states)
+            job = _Job(folder, sources, found, form, request, digest)
+            manifest = _conclude(job, _write_parts(job, say))
         shutil.rmtree(folder.work)
     return manifest
 
@@ -99,53 +111,39 @@ def _check_same(folder: ExportFolder, digest: str) -> None:
         folder.write_state(State(digest=digest))
 
 
-def _write_parts(
-    folder: ExportFolder,
-    sources: list[Source],
-    found: Survey,
-    form: Format,
-    request: Request,
-    digest: str,
-    say: Say,
-) -> list[PartState]:
-    policy = request.policy
+def _write_parts(job: _Job, say: Say) -> list[PartState]:
+    policy, form = job.request.policy, job.form
     if not form.ordered:
         policy = msgspec.structs.replace(policy, shuffle=False)
-    parts = lay_out(found.rows, policy, bytes_per_token=form.bytes_per_token)
-    return write_parts(folder, parts, Reader(sources, found), form, digest=digest, say=say)
+    parts = lay_out(job.found.rows, policy, bytes_per_token=form.bytes_per_token)
+    reader = Reader(job.sources, job.found)
+    return write_parts(job.folder, parts, reader, form, digest=job.digest, say=say)
 
 
-def _conclude(
-    folder: ExportFolder,
-    sources: list[Source],
-    found: Survey,
-    form: Format,
-    request: Request,
-    digest: str,
-    states: list[PartState],
-) -> Manifest:
+def _conclude(job: _Job, states: list[PartState]) -> Manifest:
     """Write what is made from all parts, and last the manifest."""
-    left_out = _write_left_out(folder, sources, found, states)
+    left_out = _write_left_out(job, states)
     written = [state for state in states if state.bytes]
-    finished = _finish(folder, form, written)
-    made = [str(path.relative_to(folder.path)) for path in finished.files]
+    finished = _finish(job, written)
+    made = [str(path.relative_to(job.folder.path)) for path in finished.files]
     manifest = Manifest(
-        format=form.name,
+        format=job.form.name,
         runner_version=runner.__version__,
-        digest=digest,
-        policy=request.policy,
-        options=request.options,
-        runs=[_run_entry(source, found) for source in sources],
-        counts=_counts(found, written, left_out),
-        splits=_splits(written, request.policy),
+        digest=job.digest,
+        policy=job.request.policy,
+        options=job.request.options,
+        runs=[_run_entry(source, job.found) for source in job.sources],
+        counts=_counts(job.found, written, left_out),
+        splits=_splits(written, job.request.policy),
         categories=by_category(written),
         left_out=left_out,
         notes=summed_notes(written),
         summary=finished.summary,
+        words=finished.words,
         parts=[file_entry(state) for state in written],
-        files=[*(state.file for state in written), *made, folder.left_out.name],
+        files=[*(state.file for state in written), *made, job.folder.left_out.name],
     )
-    folder.write_manifest(manifest)
+    job.folder.write_manifest(manifest)
     return manifest
 
 
@@ -156,27 +154,21 @@ def _splits(written: list[PartState], policy: Policy) -> dict[str, CategoryTotal
     }
 
 
-def _write_left_out(
-    folder: ExportFolder, sources: list[Source], found: Survey, states: list[PartState]
-) -> dict[str, dict[str, int]]:
-    unfinished = folder.work / "left_out"
-    counts = write_left_out(unfinished, _left_out(folder, sources, found, states))
-    unfinished.replace(folder.left_out)
+def _write_left_out(job: _Job, states: list[PartState]) -> dict[str, dict[str, int]]:
+    unfinished = job.folder.work / "left_out"
+    refused = (read_left_out(refusals(job.folder, state.file)) for state in states)
+    lines = chain(left_out_by_policy(job.sources, job.found), *refused)
+    counts = write_left_out(unfinished, lines)
+    unfinished.replace(job.folder.left_out)
     return counts
 
 
-def _left_out(
-    folder: ExportFolder, sources: list[Source], found: Survey, states: list[PartState]
-) -> Iterator[LeftOutLine]:
-    refused = (read_left_out(refusals(folder, state.file)) for state in states)
-    return chain(left_out_by_policy(sources, found), *refused)
-
-
-def _finish(folder: ExportFolder, form: Format, written: list[PartState]) -> Finished:
+def _finish(job: _Job, written: list[PartState]) -> Finished:
     parts: dict[str, list[PartFile]] = {}
     for state in written:
-        parts.setdefault(state.split, []).append(PartFile(folder.path / state.file, state.sha256))
-    return form.finish(folder.path, parts, summed_notes(written))
+        path = job.folder.path / state.file
+        parts.setdefault(state.split, []).append(PartFile(path, state.sha256))
+    return job.form.finish(job.folder.path, parts, summed_notes(written))
 
 
 def _run_entry(source: Source, found: Survey) -> RunEntry:

@@ -53,10 +53,12 @@ class PartFile(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Files made from all parts, and what the manifest says of the whole."""
+    """Files made from all parts, and what is to be said of the whole: as figures for the manifest,
+    and in words for the person who exports."""
 
-    files: list[Path]
-    summary: dict[str, Any]
+    files: list[Path] = []
+    summary: dict[str, Any] = {}
+    words: list[str] = []
 
 
 class Format(Protocol):

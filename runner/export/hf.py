@@ -43,7 +43,7 @@ class HuggingFace:
                 _write(folder / split / "state.json", _state(split, written)),
                 _write(folder / split / "dataset_info.json", {**info, "features": None}),
             ]
-        return Finished(files, {})
+        return Finished(files)
 
 
 def _state(split: str, written: Sequence[PartFile]) -> dict[str, Any]:

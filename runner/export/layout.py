@@ -48,25 +48,26 @@ def lay_out(rows: Rows, policy: Policy, *, bytes_per_token: float) -> list[Part]
         chosen = exported[splits == number]
         if policy.shuffle:
             chosen = chosen[_frames_shuffled(rows[chosen], policy.seed)]
-        weights = _weights(rows[chosen], policy, bytes_per_token)
-        for part, reading in enumerate(_cut(chosen, weights)):
+        sizes = _sizes(rows[chosen], policy, bytes_per_token)
+        for part, reading in enumerate(_cut(chosen, sizes, policy.part_bytes)):
             parts.append(Part(name, part, reading, _writing(rows[reading], policy)))
     return parts
 
 
-def _weights(rows: Rows, policy: Policy, bytes_per_token: float) -> npt.NDArray[np.float64]:
-    """The share of a file that each sample fills."""
-    weights = (rows["tokens"] * bytes_per_token + ROW_BYTES) / policy.part_bytes
+def _sizes(rows: Rows, policy: Policy, bytes_per_token: float) -> Positions:
+    """About how many bytes of a file each sample takes; more for one that would be much to hold."""
+    sizes = (rows["tokens"] * bytes_per_token).astype(np.int64) + ROW_BYTES
     if policy.shuffle:
-        weights = np.maximum(weights, rows["line_bytes"] / HELD_BYTES)
-    return weights
+        held = rows["line_bytes"] * (policy.part_bytes / HELD_BYTES)
+        sizes = np.maximum(sizes, held.astype(np.int64))
+    return sizes
 
 
-def _cut(chosen: Positions, weights: npt.NDArray[np.float64]) -> list[Positions]:
-    """Consecutive pieces of about weight 1; never an empty one."""
+def _cut(chosen: Positions, sizes: Positions, part_bytes: int) -> list[Positions]:
+    """Consecutive pieces of about `part_bytes`; never an empty one."""
     if not len(chosen):
         return []
-    piece = np.floor(np.cumsum(weights) - weights)
+    piece = (np.cumsum(sizes) - sizes) // part_bytes
     return np.split(chosen, np.flatnonzero(np.diff(piece)) + 1)
 
 

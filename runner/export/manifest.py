@@ -83,8 +83,9 @@ class Manifest(Record, frozen=True, kw_only=True):
 
     `digest` is of everything that the bytes depend on. `left_out` counts by category, then by
     reason with its detail ("rejected: vocab.unassigned").
-    `notes` are what the format counted, `summary` what it says of the whole. `files` names every
-    file of the export but the manifest itself; `splits` tells how many samples each split has.
+    `notes` are what the format counted, `summary` and `words` what it says of the whole. `files`
+    names every file of the export but the manifest itself; `splits` tells how many samples each
+    split has.
     """
 
     schema: int = EXPORT_SCHEMA
@@ -100,6 +101,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     left_out: dict[str, dict[str, int]]
     notes: dict[str, int]
     summary: dict[str, Any]
+    words: list[str]
     parts: list[FileEntry]
     files: list[str]
 

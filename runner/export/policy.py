@@ -9,6 +9,8 @@ change that, and `keep` is the stronger of the two.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from runner.errors import ConfigError
 from runner.records import Finish, JudgedVerdict, Judgement, Outcome, Record, Severity
 
@@ -22,23 +24,24 @@ SHOWN = (Severity.REJECT.value, Severity.FLAG.value, BROKEN)
 class Policy(Record, frozen=True, kw_only=True):
     """What the person who exports asked for; it goes into the manifest as it stands.
 
-    `categories` [] means all. `max_length` counts prompt and output ids together; what is longer is
-    left out (`drop`) or loses the end of its output (`cut`). `min_scores` maps a validator to the
-    lowest score; a sample that it did not score passes. `balance` is the most samples a category
-    may give, or `smallest`: as many as the smallest one has. `split` maps a name to its share.
+    `categories` [] means all, `finish` None both. `max_length` counts prompt and output ids
+    together; what is longer is left out (`drop`) or loses the end of its output (`cut`).
+    `min_scores` maps a validator to the lowest score; a sample that it did not score passes.
+    `balance` is the most samples a category may give, or `smallest`: as many as the smallest one
+    has. `split` maps a name to its share.
     """
 
     keep: list[str] = []
     drop: list[str] = []
     categories: list[str] = []
-    finish: list[Finish] = ["stop", "length"]
+    finish: Finish | None = None
     max_length: int | None = None
     over_length: Literal["drop", "cut"] = "drop"
     min_output: int = 1
     min_scores: dict[str, float] = {}
     keep_unplanned: bool = False
     balance: int | Literal["smallest"] | None = None
-    split: dict[str, float] = {"train": 1.0}
+    split: dict[str, float] = msgspec.field(default_factory=lambda: {"train": 1.0})
     shuffle: bool = False
     seed: int = 0
     part_bytes: int = 128 * 2**20
@@ -89,7 +92,7 @@ def decide(judgement: Judgement, findings: list[Finding], policy: Policy) -> Lef
             return LeftOut("rejected", finding.name)
         if finding.is_named(policy.drop):
             return LeftOut("dropped", finding.name)
-    if judgement.finish not in policy.finish:
+    if policy.finish not in (None, judgement.finish):
         return LeftOut("finish", judgement.finish)
     for validator, least in policy.min_scores.items():
         verdict = judgement.verdicts.get(validator)

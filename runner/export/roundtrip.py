@@ -32,10 +32,9 @@ def compare(item: Item, prompt: Prompt, answer: Mapping[str, Any]) -> Result:
 
 
 def _forms(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    plain = {key: value for key, value in answer.items() if value is not None}
-    yield plain
-    if "tool_calls" in plain:
-        yield {**plain, "tool_calls": [_with_objects(call) for call in plain["tool_calls"]]}
+    yield dict(answer)
+    if "tool_calls" in answer:
+        yield {**answer, "tool_calls": [_with_objects(call) for call in answer["tool_calls"]]}
 
 
 def _with_objects(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 The samples themselves are not read: verdicts tell the lengths and the findings, the plan where the
 prompt is, the shard index where the line is. A join is by two hashes, of the sample's id and of its
-prompt, in streams; about 120 bytes a sample are held, whatever its length.
+prompt, in streams; about 150 bytes a sample are held, whatever its length.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,18 @@ import numpy.typing as npt
 from runner.export.mixing import mix
 from runner.export.policy import LeftOut, Policy, decide, findings_of, flags_of, kept_output
 from runner.export.sources import Source
-from runner.keying import prompt_bits
-from runner.ledger import read_request, sample_keying
+from runner.keying import (
+    Hashes,
+    find,
+    last_of_each_key,
+    prompt_bits,
+    prompt_pairs,
+    sample_keying,
+    try_pairs,
+)
+from runner.ledger import read_request
 from runner.records import Judgement, PlannedSample
-from runner.shards import Index, ShardReader
-from runner.superseded import read_superseded
+from runner.shards import ShardReader
 
 ROW = np.dtype(
     [
@@ -93,22 +100,30 @@ def survey(sources: list[Source], policy: Policy) -> Survey:
 
 def _rows_of(source: Source, policy: Policy, names: Names) -> Rows:
     index = source.samples.index()
-    current = np.flatnonzero(read_superseded(source.given.run).current(index))
-    rows = np.zeros(len(current), dtype=ROW)
+    current = np.flatnonzero(source.current)
     lines = index[current]
+    rows = np.zeros(len(current), dtype=ROW)
     for name in ("key", "shard", "frame"):
         rows[name] = lines[name]
     rows["prompt_key"], rows["line_bytes"] = prompt_bits(lines), lines["length"]
     rows["position"], rows["run"] = current, source.ordinal
     rows["left_out"], rows["prompt"] = names.left_out.number(UNJUDGED), -1
-    join = _Join(rows)
-    resampled = set(np.flatnonzero(_is_repeated(index["key"])[current]).tolist())
-    for row, judgement in join.stream(source.verdicts, Judgement):
-        if row in resampled and _try_of(source, rows[row]) != judgement.try_:
-            continue  # the verdict is on a sample that was asked again since
+    at = find(try_pairs(source.verdicts.index()), try_pairs(lines))
+    for row, judgement in _records(source.verdicts, at, Judgement):
         _take_judgement(rows[row], judgement, policy, names)
-    _take_plan(rows, join, source, policy, names)
+    _take_plan(rows, prompt_pairs(lines), source, policy, names)
     return rows
+
+
+def _records(
+    reader: ShardReader, rows: npt.NDArray[np.int64], kind: type[Any]
+) -> Iterator[tuple[int, Any]]:
+    """(row, record) of the lines that belong to a row; of several with one id the last counts."""
+    wanted = np.where(last_of_each_key(reader.index()), rows, -1)
+    decoder = msgspec.json.Decoder(kind)
+    for line, row in zip(reader.lines(), wanted.tolist(), strict=True):
+        if row >= 0:
+            yield row, decoder.decode(line)
 
 
 def _take_judgement(row: Any, judgement: Judgement, policy: Policy, names: Names) -> None:
@@ -121,16 +136,17 @@ def _take_judgement(row: Any, judgement: Judgement, policy: Policy, names: Names
     row["left_out"] = names.left_out.number(left_out or _EXPORTED)
 
 
-def _take_plan(rows: Rows, join: "_Join", source: Source, policy: Policy, names: Names) -> None:
+def _take_plan(rows: Rows, pairs: Hashes, source: Source, policy: Policy, names: Names) -> None:
     """Where each prompt is, and which samples the plan does not want any more."""
     request = read_request(source.given.run)
     if request is None:
         return
-    wanted = np.zeros(len(rows), dtype=bool)
     plan = ShardReader(source.given.run.plan, keying=sample_keying)
-    for row, planned in join.stream(plan, PlannedSample):
+    wanted = np.zeros(len(rows), dtype=bool)
+    at = find(prompt_pairs(plan.index()), pairs)
+    for row, planned in _records(plan, at, PlannedSample):
         rows[row]["prompt"] = planned.prompt
-        wanted[row] = request.selects(planned)
+        wanted[row] = request.selects(planned) and not planned.skip
     if not policy.keep_unplanned:
         rows["left_out"][~wanted] = names.left_out.number(UNPLANNED)
 
@@ -142,57 +158,9 @@ def _balance(rows: Rows, names: Names, policy: Policy) -> None:
     exported = np.flatnonzero(rows["left_out"] == 0)
     categories = rows["category"][exported]
     counts = np.bincount(categories)
-    most = (
-        int(counts[counts > 0].min(initial=0)) if policy.balance == "smallest" else policy.balance
-    )
+    smallest = int(min(counts[counts > 0], default=0))
+    most = smallest if policy.balance == "smallest" else policy.balance
     order = np.lexsort((mix(rows["key"][exported], policy.seed), categories))
     first = np.cumsum(counts) - counts
     rank = np.arange(len(exported)) - first[categories[order]]
     rows["left_out"][exported[order[rank >= most]]] = names.left_out.number(BALANCE)
-
-
-class _Join:
-    """Finds the row of a line by the hashes of its id and of its prompt."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._order = np.argsort(rows["key"], kind="stable")
-        self._keys = rows["key"][self._order]
-        self._prompts = rows["prompt_key"][self._order]
-
-    def stream(self, reader: ShardReader, kind: type[Any]) -> Iterator[tuple[int, Any]]:
-        """(row, record) of the current lines of a directory that belong to a row."""
-        decoder = msgspec.json.Decoder(kind)
-        for line, row in zip(reader.lines(), self.rows(reader.index()).tolist(), strict=True):
-            if row >= 0:
-                yield row, decoder.decode(line)
-
-    def rows(self, index: Index) -> npt.NDArray[np.int64]:
-        """For each line of an index its row, -1 for a line that is old or of no row."""
-        if not len(self._keys):
-            return np.full(len(index), -1)
-        at = np.searchsorted(self._keys, index["key"]).clip(max=len(self._keys) - 1)
-        found = (self._keys[at] == index["key"]) & (self._prompts[at] == prompt_bits(index))
-        return np.where(found & _is_last(index["key"]), self._order[at], -1)
-
-
-def _is_last(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """For each line in write order, whether no later one has its key."""
-    last = np.zeros(len(keys), dtype=bool)
-    _, from_the_end = np.unique(keys[::-1], return_index=True)
-    last[len(keys) - 1 - from_the_end] = True
-    return last
-
-
-def _is_repeated(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    repeated: npt.NDArray[np.bool_] = counts[inverse] > 1
-    return repeated
-
-
-class _Try(msgspec.Struct, rename={"try_": "try"}):
-    try_: int
-
-
-def _try_of(source: Source, row: Any) -> int:
-    line = source.samples.at(int(row["position"]))
-    return msgspec.json.decode(line, type=_Try).try_

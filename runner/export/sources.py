@@ -7,7 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from runner.errors import ConfigError
-from runner.ledger import sample_keying
+from runner.keying import sample_keying
+from runner.ledger import open_samples
 from runner.records import ModeProfile, Prompt, TokenProfile
 from runner.render import Tokenizer, load_tokenizer
 from runner.rundir import RunDir
@@ -31,12 +32,15 @@ class RunInput(NamedTuple):
 
 
 class Source:
-    """One run, opened. The samples are a snapshot: what a live run adds later is not seen."""
+    """One run, opened. The samples are a snapshot: what a live run adds later is not seen.
+
+    `current` tells of each line of `samples` whether it counts.
+    """
 
     def __init__(self, given: RunInput, ordinal: int) -> None:
         self.given = given
         self.ordinal = ordinal
-        self.samples = ShardReader(given.run.samples, keying=sample_keying)
+        self.samples, self.current = open_samples(given.run)
         self.verdicts = ShardReader(given.run.verdicts(given.verdict_set), keying=sample_keying)
 
     @property

@@ -81,7 +81,7 @@ class Vocabulary:
                 "forced_ids": draft.forced,
                 "coverage": {n: {str(s): v for s, v in row.items()} for n, row in table.items()},
             }
-        return Finished(files, summary)
+        return Finished(files, summary, [_in_words(*entry) for entry in summary.items()])
 
     def _sum(self, written: Sequence[PartFile]) -> dict[str, Counts]:
         """Category -> counts over all parts."""
@@ -113,6 +113,17 @@ class Vocabulary:
         for name, content in pages.items():
             replace_file(folder / name, content)
         return [folder / name for name in ("token_freq.pt", "vocab_mapping.pt", *pages)]
+
+
+def _in_words(split: str, of: Mapping[str, Any]) -> str:
+    """What to say of one split."""
+    text = (
+        f"{split}: {of['draft_size']:,} ids cover {of['draft_coverage']:.2%} of "
+        f"{of['supervised_tokens']:,} supervised tokens ({of['distinct_ids']:,} different ids)"
+    )
+    if of["padded_ids"]:
+        text += f"; {of['padded_ids']:,} of them never occur: a smaller --draft-size would do"
+    return text
 
 
 def _share(counts: Counts, draft: DraftVocabulary) -> float:

@@ -38,6 +38,7 @@ class HubSource:
         self._hub, self._where = hub, where
         self._folder = Path(hub.id).expanduser() if Path(hub.id).expanduser().is_dir() else None
         self._commit = "" if self._folder is not None else self._resolve()
+        self._content = _folder_hash(self._folder) if self._folder is not None else ""
         self._loaded: Any = None
 
     @property
@@ -46,8 +47,8 @@ class HubSource:
         found: dict[str, Any] = {"config": hub.config, "split": hub.split}
         if hub.first_rows is not None:
             found["first_rows"] = hub.first_rows
-        if self._folder is not None:
-            return {"folder_sha256": _folder_hash(self._folder), **found}
+        if self._content:
+            return {"folder_sha256": self._content, **found}
         return {"hub": hub.id, "commit": self._commit, **found}
 
     def __len__(self) -> int:
@@ -119,11 +120,11 @@ class HubSource:
     @contextmanager
     def _attributed(self) -> Iterator[None]:
         """What the libraries raise, as a message for a person."""
-        import httpx
         from datasets.exceptions import DatasetsError
         from huggingface_hub.errors import HfHubHTTPError
 
-        kinds = (DatasetsError, HfHubHTTPError, httpx.HTTPError, OSError, ValueError)
+        # Its bases are OSError and the root of whichever HTTP library this version is made with.
+        kinds = (DatasetsError, *HfHubHTTPError.__bases__, ValueError)
         try:
             yield
         except RunnerError:
@@ -133,24 +134,29 @@ class HubSource:
 
     def _explain(self, error: Exception) -> RunnerError:
         from datasets.exceptions import DatasetNotFoundError
-        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
 
         found = f"{self._hub.id}: {_first_line(error)}"
         chain = [error, error.__cause__, error.__context__]
         text = " ".join(str(e) for e in chain if e is not None)
-        if any(isinstance(e, GatedRepoError) for e in chain) or "gated" in text:
+        if any(isinstance(e, GatedRepoError) for e in chain) or "gated dataset" in text:
             return MachineError(
                 "This data set is gated: it needs a token of an account that accepted its terms.",
                 where=f"{self._where}.id",
                 found=found,
                 next_step="accept them on the data set's page, then set HF_TOKEN for this command",
             )
-        missing = (DatasetNotFoundError, RepositoryNotFoundError)
+        missing = (DatasetNotFoundError, RepositoryNotFoundError, RevisionNotFoundError)
         if any(isinstance(e, missing) for e in chain) and not _network(chain):
             return ConfigError(
-                "The hub has no such data set (or it is private, and HF_TOKEN is not set).",
+                "The hub has no such data set or revision (or it is private, and HF_TOKEN is not "
+                "set).",
                 where=f"{self._where}.id",
-                found=found,
+                found=f"{found} (revision {self._hub.revision or 'main'})",
                 next_step="check id and revision; a private one needs HF_TOKEN",
             )
         if isinstance(error, ValueError) and not _network(chain):
@@ -181,10 +187,10 @@ def _mapped(data: Any, rows: RowNumbers) -> Iterator[tuple[int, Any]]:
 
 
 def _network(chain: Sequence[BaseException | None]) -> bool:
-    import httpx
+    from huggingface_hub.errors import HfHubHTTPError
 
-    kinds = (ConnectionError, httpx.TransportError)
-    return any(isinstance(error, kinds) for error in chain)
+    kinds = (ConnectionError, HfHubHTTPError.__bases__[0])
+    return any(isinstance(e, kinds) and not isinstance(e, HfHubHTTPError) for e in chain)
 
 
 def _first_line(error: Exception) -> str:

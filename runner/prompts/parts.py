@@ -61,8 +61,30 @@ class PromptPart:
 
     @cached_property
     def rows(self) -> list[RowNumbers]:
-        """For each source, the rows that the filters leave."""
-        return [rows_that_pass(source, self._part.filters) for source in self.sources]
+        """For each source, the rows that the filters leave.
+
+        Raises:
+            ConfigError: a filter's column is not there, or the filters leave nothing.
+        """
+        filters = self._part.filters
+        for column in filter_columns(filters):
+            if column not in self.columns:
+                raise self._filtered(
+                    "The rows have no such column.", column, ", ".join(self.columns) or "none"
+                )
+        rows = [rows_that_pass(source, filters) for source in self.sources]
+        if filters and not any(len(found) for found in rows):
+            raise self._filtered("No row passes the filters.", "; ".join(filters), "")
+        return rows
+
+    def _filtered(self, what: str, found: str, allowed: str) -> ConfigError:
+        where = f"category.parts.{self.name}.filters"
+        return ConfigError(what, where=where, found=found, allowed=allowed)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns that the first rows have."""
+        return columns_of(first_rows(self.sources[0], PEEKED_ROWS))
 
     @cached_property
     def adaptation(self) -> Adaptation:
@@ -71,16 +93,7 @@ class PromptPart:
         Raises:
             ConfigError: a column is not there, or no adapter fits.
         """
-        have = columns_of(first_rows(self.sources[0], PEEKED_ROWS))
-        for column in filter_columns(self._part.filters):
-            if column not in have:
-                raise ConfigError(
-                    "The rows have no such column.",
-                    where=f"category.parts.{self.name}.filters",
-                    found=column,
-                    allowed=", ".join(have) or "no columns at all",
-                )
-        return settle(self._adapter, self._columns, self._turns, have, where=self.where)
+        return settle(self._adapter, self._columns, self._turns, self.columns, where=self.where)
 
 
 def open_parts(config: Config) -> Mapping[str, PromptPart]:

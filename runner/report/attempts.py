@@ -13,6 +13,8 @@ from runner.report.series import Stint, Timeline
 from runner.rundir import RunDir
 from runner.tracking.masking import mask_text, mask_value
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same in C where PyYAML has it: a config of several hundred keys takes half a second else."""
 ABSENT = "-"
 """Shown for a key that one side does not have."""
 ALWAYS_DIFFERENT = ("command", "server.launched", "server.endpoints")
@@ -95,13 +97,14 @@ def settings_of(folder: Path) -> dict[str, str]:
 
 
 def flat_yaml(path: Path) -> Iterator[tuple[str, str]]:
-    """Every leaf of a YAML file as (dotted key, text); nothing for one that can't be read."""
+    """Every leaf of a YAML file that holds something, as (dotted key, text); nothing for a file
+    that can't be read. Null is left out: a program that did not have the key yet meant the same."""
     try:
-        plain = yaml.safe_load(_text(path))
+        plain = yaml.load(_text(path), Loader=_LOADER)  # noqa: S506 - both are safe loaders
     except yaml.YAMLError:
         return
     if isinstance(plain, Mapping):
-        yield from ((key, text_of(key, value)) for key, value in flatten(plain))
+        yield from ((k, text_of(k, v)) for k, v in flatten(plain) if v not in (None, "", [], {}))
 
 
 def text_of(key: str, value: Any) -> str:

@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-from runner.records import Record, SetFinding
+from runner.records import Kind, Record, SetFinding
 from runner.report.attempts import AttemptFacts
 from runner.report.series import Timeline
 from runner.stats import Stats
 from runner.view.facts import Facts
 from runner.view.sample_view import Ending, Piece
-from runner.view.sample_view import Kind as Kind
 
 SEVERITIES = ("reject", "error", "flag", "info")
 """Most serious first."""

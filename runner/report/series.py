@@ -5,6 +5,7 @@ behind the other. `at_s` counts the seconds of work from the run's beginning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,14 +92,15 @@ def _begun(at: float, before: Sequence[Stint]) -> Stint:
 
 
 def _gone_on(stint: Stint, event: Event) -> Stint:
-    changes: dict[str, object] = {"last_at": max(stint.last_at, event.at)}
-    if isinstance(event, Status):
-        changes["status"] = event.status
-    if isinstance(event, Metrics):
-        changes["tokens"] = event.step
-    if isinstance(event, Tags):
-        changes["attempt"] = _number(event.values, stint.attempt)
-    return stint._replace(**changes)
+    stint = stint._replace(last_at=max(stint.last_at, event.at))
+    match event:
+        case Status(status=status):
+            return stint._replace(status=status)
+        case Metrics(step=step):
+            return stint._replace(tokens=step)
+        case Tags(values=values):
+            return stint._replace(attempt=_number(values, stint.attempt))
+    return stint
 
 
 def _number(tags: Mapping[str, str], otherwise: int) -> int:
@@ -119,7 +121,7 @@ def thinned(points: Sequence[Point], most: int = POINTS_MAX) -> list[Point]:
     if len(points) <= most:
         return list(points)
     edges = [len(points) * place // most for place in range(most + 1)]
-    return [_mean(points[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    return [_mean(points[a:b]) for a, b in pairwise(edges)]
 
 
 def _mean(points: Sequence[Point]) -> Point:

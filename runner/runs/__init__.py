@@ -9,14 +9,42 @@ import argparse
 from rich.console import Console
 
 from runner.errors import MachineError, RunnerError
-from runner.runs import decode, listing, show, stop, sync, validate, verify, watch
+from runner.runs import (
+    compare_runs,
+    decode,
+    export,
+    listing,
+    parity,
+    report,
+    requeue,
+    show,
+    stop,
+    sync,
+    validate,
+    verify,
+    watch,
+)
 from runner.runs.command import RUN_HELP, Command, add_outputs
 from runner.runs.screen import open_screen
 from runner.view.escape import safe
 
 COMMANDS: dict[str, Command] = {
     module.COMMAND.name: module.COMMAND
-    for module in (listing, show, watch, decode, verify, validate, stop, sync)
+    for module in (
+        listing,
+        show,
+        watch,
+        decode,
+        report,
+        compare_runs,
+        verify,
+        validate,
+        parity,
+        export,
+        requeue,
+        stop,
+        sync,
+    )
 }
 
 __all__ = ["COMMANDS", "main"]

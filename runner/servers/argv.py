@@ -8,23 +8,18 @@ this user and removed once the server is up.
 
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner.config import Server as ServerConfig
+from runner.config.secrets import MASK, SECRET_NAME, masked
 from runner.errors import ConfigError
 from runner.records import Record
 from runner.servers import llamacpp_main
 from runner.servers.endpoint import ModelFacts
 
-SECRET_NAME = re.compile(
-    r"(^|[_-])(api_?keys?|key|token|secret|password|passwd|credentials?)$", re.I
-)
-"""Names of flags and environment variables whose values are not shown to anybody."""
-MASK = "***"
 LLAMACPP_OWNED = {
     "model": "the model's gguf",
     "model.path": "the model's gguf",
@@ -150,7 +145,7 @@ def masked_argv(argv: Sequence[str], *, secrets: Sequence[str] = ()) -> list[str
 
 
 def masked_env(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: MASK if SECRET_NAME.search(name) else value for name, value in env.items()}
+    return masked(env)
 
 
 def _secret_file(

@@ -81,14 +81,17 @@ def below(ancestor: int, parent_of: dict[int, int]) -> set[int]:
         tree |= more
 
 
-def signal_all(number: int, *, group: int | None) -> None:
-    """Send a signal to the server's process group and to every other descendant of ours."""
+def signal_all(
+    number: int, *, group: int | None, spare: "subprocess.Popen[bytes] | None" = None
+) -> None:
+    """Send a signal to the server's process group and to every other descendant of ours, `spare`
+    left out."""
     if group is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
     for pid in below(os.getpid(), parents()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(pid) != group:
+            if os.getpgid(pid) not in (group, spare.pid if spare else None):
                 os.kill(pid, number)
 
 
@@ -157,6 +160,7 @@ class Keeper:
         self.output: int | None = None
         self.partial = b""
         self.commands = b""
+        self.stopping: subprocess.Popen[bytes] | None = None
 
     def run(self, commands: bytes) -> None:
         with Path(self.spec["log"]).open("ab", buffering=0) as self.log:
@@ -238,7 +242,7 @@ class Keeper:
         """SIGTERM to the main process: it drains, and ends its children in its own order (SGLang
         takes a worker that ends by itself for a crash). To all of them once it is gone."""
         if self.exited:
-            signal_all(signal.SIGTERM, group=self.server)
+            signal_all(signal.SIGTERM, group=self.server, spare=self.stopping)
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.server, signal.SIGTERM)

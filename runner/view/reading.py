@@ -6,10 +6,9 @@ import msgspec
 import numpy as np
 
 from runner.errors import MachineError
-from runner.ledger import read_judgements, sample_keying
+from runner.ledger import read_judgements, verdicts_missing
 from runner.records import Judgement, Sample, TokenProfile
 from runner.rundir import RunDir
-from runner.shards import ShardReader
 from runner.view.picks import Candidate, candidate_of
 from runner.view.sample_view import Decoder
 from runner.view.status import read_settings

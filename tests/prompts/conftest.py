@@ -1,15 +1,10 @@
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-_CACHE = tempfile.TemporaryDirectory(prefix="rawtok-hf-")
-os.environ["HF_MODULES_CACHE"] = _CACHE.name  # before transformers is imported
-os.environ.setdefault("HF_DATASETS_CACHE", f"{_CACHE.name}/datasets")
-
 from hydra import compose, initialize_config_dir
 
 from runner.config import Config, parse
@@ -20,6 +15,10 @@ from runner.plugins import register_schema
 from runner.render import Tokenizer
 from runner.resolve import Resolved
 from tests.prompts import toys
+
+_CACHE = tempfile.TemporaryDirectory(prefix="rawtok-hf-")
+os.environ["HF_MODULES_CACHE"] = _CACHE.name  # transformers and datasets are imported later
+os.environ["HF_DATASETS_CACHE"] = f"{_CACHE.name}/datasets"
 
 CONF = str(Path(__file__).resolve().parents[2] / "conf")
 
@@ -78,6 +77,6 @@ def toy_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session", params=["bundled", "qwen", "kimi"])
-def tokenizer(request: pytest.FixtureRequest, toy_folders: dict[str, Path]) -> Iterator[Tokenizer]:
+def tokenizer(request: pytest.FixtureRequest, toy_folders: dict[str, Path]) -> Tokenizer:
     """Fast and Kimi-shaped, fast and Qwen-shaped, slow and Kimi-shaped."""
-    yield toys.load(toy_folders[request.param])
+    return toys.load(toy_folders[request.param])

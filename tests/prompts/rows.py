@@ -128,7 +128,7 @@ HERMES = [
             {"from": "human", "value": "Tides in Hull and Deal?"},
             {
                 "from": "gpt",
-                "value": '<tool_call>\n{"name": "tide", "arguments": {"at": "Hull"}}\n</tool_call>\n'
+                "value": '<tool_call>\n{"name": "tide", "arguments": {"at": "Hull"}}\n</tool_call>'
                 '<tool_call>\n{"name": "tide", "arguments": {"at": "Deal"}}\n</tool_call>',
             },
             {

@@ -127,7 +127,7 @@ def test_csv_with_json_in_a_cell_and_newlines(tmp_path: Path) -> None:
     assert first == {"id": "1", "messages": messages}
     assert len(second["messages"]) == 200_000
     assert isinstance(short, RowFault)
-    assert "row 2, line 5" in short.detail
+    assert "row 2, line 4" in short.detail
 
 
 def test_a_glob_gives_a_source_for_each_file(tmp_path: Path) -> None:

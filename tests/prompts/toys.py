@@ -40,7 +40,8 @@ QWEN_TEMPLATE = """\
     else call.function.arguments | tojson }}{{ '}\\n</tool_call>' }}
 {%- endfor %}{{ '<|im_end|>\\n' }}
 {%- elif message.role == 'tool' %}
-{{- '<|im_start|>user\\n<tool_response>\\n' ~ message.content ~ '\\n</tool_response><|im_end|>\\n' }}
+{{- '<|im_start|>user\\n<tool_response>\\n' ~ message.content }}
+{{- '\\n</tool_response><|im_end|>\\n' }}
 {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}

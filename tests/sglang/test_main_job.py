@@ -39,7 +39,7 @@ def test_the_main_job_with_smollm2(outputs: Outputs) -> None:
 
 def test_two_jobs_of_a_sweep_share_one_server(outputs: Outputs) -> None:
     done = outputs.run(
-        *REAL, "-m", "category=B4", "category.count=4", "mode=thinking,instant", timeout_s=START_S
+        *REAL, "category=B4", "category.count=4", "mode=thinking,instant", "-m", timeout_s=START_S
     )
     assert done.code == 0, done.text
     shown = [
@@ -94,7 +94,9 @@ def test_greedy_ids_are_those_of_the_embedded_engine(
     embedded = other.run(*f32_model(tmp_path / "model"), *job, *full, timeout_s=START_S)
     assert embedded.code == 0, embedded.text
     ours, theirs = outputs.samples(), other.samples()
-    assert ours.keys() == theirs.keys()
+    # The served context is shorter: what does not fit there failed, and is no subject here.
+    assert ours.keys() <= theirs.keys()
+    assert len(ours) >= 20
     assert [ours[k].input_ids for k in ours] == [theirs[k].input_ids for k in ours]
     differing = [k for k in ours if ours[k].output_ids != theirs[k].output_ids]
     assert len(differing) <= len(ours) // 10
