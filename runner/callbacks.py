@@ -18,15 +18,18 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from runner.tracking import default_uri
 from runner.tracking.address import normal_uri
 from runner.tracking.state import Target
-from runner.tracking.sweep import close_parent, open_parent, sweep_key
-
-PARENT_ENV = "RAWTOK_SWEEP_PARENT_RUN_ID"
-"""How the jobs learn their parent, also in the processes that a launcher starts."""
+from runner.tracking.sweep import (
+    OVERRIDES_ENV,
+    PARENT_ENV,
+    close_parent,
+    open_parent,
+    sweep_key,
+)
 
 
 class SweepParent(Callback):  # type: ignore[misc] # hydra has no types here
@@ -38,13 +41,14 @@ class SweepParent(Callback):  # type: ignore[misc] # hydra has no types here
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Makes (or finds) the parent and tells its id to the jobs."""
         os.environ.pop(PARENT_ENV, None)
+        overrides = list(config.hydra.overrides.task)
+        os.environ[OVERRIDES_ENV] = "\n".join(overrides)
         settings = resolved(config)
         if settings["kind"] != "mlflow":
             return
         uri = normal_uri(settings["uri"] or default_uri(Path(settings["outputs"])))
         sweep_dir = Path(settings["sweep_dir"]).absolute()
         target = Target(uri=uri, experiment=settings["experiment"], run_name=settings["name"])
-        overrides = list(config.hydra.overrides.task)
         key = sweep_key(overrides, outputs=settings["outputs"])
         parent = open_parent(sweep_dir, target, key=key, say=say)
         if parent:
@@ -77,12 +81,15 @@ def resolved(config: DictConfig) -> dict[str, str]:
     try:
         published.set_config(whole)
         kind = whole.tracking.kind
+        sweep_dir = str(whole.hydra.sweep.dir)
+        # `${now:...}` is resolved once: the jobs take it over from the sweep's own config.
+        OmegaConf.get_cache(config)["now"] = OmegaConf.get_cache(whole)["now"]
         return {
             "kind": str(getattr(kind, "value", kind)),
             "uri": str(whole.tracking.get("uri") or ""),
             "experiment": str(whole.tracking.experiment),
             "outputs": str(Path(str(whole.paths.outputs)).absolute()),
-            "sweep_dir": str(whole.hydra.sweep.dir),
+            "sweep_dir": sweep_dir,
             "name": " ".join(["sweep", *whole.hydra.overrides.task])[:200],
         }
     finally:

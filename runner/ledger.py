@@ -55,6 +55,7 @@ __all__ = [
     "losses",
     "open_samples",
     "owed",
+    "owed_by_part",
     "prompt_tag",
     "read_failures",
     "read_judgements",
@@ -217,6 +218,23 @@ def owed(run: RunDir, *, max_attempts: int, retry_failed: bool) -> Iterator[Owed
         if try_ or asked:
             planned = msgspec.structs.replace(planned, try_=try_, asked=asked)
         yield planned
+
+
+class OwedPart(msgspec.Struct):
+    """How much of one part is owed. Prompt tokens are summed over samples."""
+
+    samples: int = 0
+    prompt_tokens: int = 0
+
+
+def owed_by_part(run: RunDir, *, max_attempts: int, retry_failed: bool) -> dict[str, OwedPart]:
+    """What is owed, by part."""
+    parts: dict[str, OwedPart] = {}
+    for planned in owed(run, max_attempts=max_attempts, retry_failed=retry_failed):
+        part = parts.setdefault(planned.category, OwedPart())
+        part.samples += 1
+        part.prompt_tokens += planned.prompt_tokens
+    return parts
 
 
 class Accounts(Record, frozen=True, kw_only=True):

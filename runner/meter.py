@@ -139,5 +139,5 @@ def rounded(value: float) -> int:
     """To three digits: 12345 -> 12300. At least 0."""
     if value < 1000:
         return max(0, round(value))
-    unit = 10 ** (floor(log10(value)) - 2)
+    unit: int = 10 ** (floor(log10(value)) - 2)
     return round(value / unit) * unit

@@ -36,6 +36,7 @@ class Monitor:
         self._interval_s = interval_s
         self._server_figures = server_figures
         self._rate = Rate()
+        self._began_at = self._tracked_at = time.monotonic()
         self.stage = "canary"
 
     async def watch(self) -> None:

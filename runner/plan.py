@@ -22,7 +22,7 @@ from runner.ledger import PartRequest, PlanRequest, read_request
 from runner.partition import own_rows
 from runner.planned import Planned
 from runner.plansummary import PlanSummary, read_summary, write_summary
-from runner.planwriter import Limits, PlanWriter, beside
+from runner.planwriter import Limits, PlanWriter, beside, no_key
 from runner.prompts.exclusion import Exclusion
 from runner.prompts.parts import PromptPart
 from runner.records import Prompt
@@ -172,20 +172,19 @@ def _gather(
 
 
 class PromptReader:
-    """Prompts by ordinal, cheap when asked for in rising order (the sending order)."""
+    """Prompts by ordinal, cheapest when asked for in rising order (the sending order). One that lies
+    further back costs an index, once, and then at most the decoding of a frame."""
 
     def __init__(self, run: RunDir) -> None:
-        self._run = run
         self._decoder = msgspec.json.Decoder(Prompt)
-        self._restart()
-
-    def _restart(self) -> None:
-        self._lines = iter(enumerate(ShardReader(self._run.prompts).lines()))
+        self._reader = ShardReader(run.prompts, keying=no_key)
+        self._lines = iter(enumerate(self._reader.lines()))
         self._position, self._line = -1, b""
 
     def read(self, ordinal: int) -> Prompt:
+        """The prompt stored as number `ordinal`, from 0."""
         if ordinal < self._position:
-            self._restart()
+            return self._decoder.decode(self._reader.at(ordinal))
         while self._position < ordinal:
             self._position, self._line = next(self._lines)
         return self._decoder.decode(self._line)

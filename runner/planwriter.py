@@ -59,7 +59,7 @@ class PlanWriter:
 
     def __enter__(self) -> Self:
         open_writer = self._closing.enter_context
-        self._prompts = open_writer(ShardWriter(self._run.prompts, keying=_no_key))
+        self._prompts = open_writer(ShardWriter(self._run.prompts, keying=no_key))
         self._plan = open_writer(ShardWriter(self._run.plan, keying=sample_keying))
         return self
 
@@ -159,5 +159,6 @@ def _prompt(entry: Entry) -> Prompt | None:
     )
 
 
-def _no_key(line: bytes) -> tuple[str, int]:
+def no_key(line: bytes) -> tuple[str, int]:
+    """The keying of prompts/ (see runner.shards.Keying)."""
     return "", 0  # prompts are found by their ordinal

@@ -16,10 +16,9 @@ result, are rendered in every mode; ids are compared, never texts. What the conf
 
 import datetime
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -28,7 +27,8 @@ from runner.errors import ConfigError
 from runner.grammars import END_OF_TURN, THINK_MARKERS, find_channels, find_tools, grammar_of
 from runner.modelfiles import read_json
 from runner.records import ChannelMarkers, ModeProfile, Record, TokenProfile, ToolMarkers
-from runner.render import FROZEN_DATE, RenderFault, Tokenizer
+from runner.render import FROZEN_DATE, Tokenizer
+from runner.templates import USER, injects_date, probe_mode, role_openers
 
 HINTS = (
     "think_open",
@@ -41,27 +41,6 @@ HINTS = (
     "injects_date",
     "date",
 )
-_OTHER_DATE = datetime.date(2001, 2, 3)
-_USER = {"role": "user", "content": "probe"}
-_ASSISTANT = {"role": "assistant", "content": "fine"}
-_SYSTEM = {"role": "system", "content": "rule"}
-_CALL = {
-    "id": "functions.look:0",
-    "type": "function",
-    "function": {"name": "look", "arguments": {"at": "sky"}},
-}
-_CALLING = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
-_RESULT = {"role": "tool", "tool_call_id": "functions.look:0", "name": "look", "content": "blue"}
-_TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "look",
-            "description": "Look at something.",
-            "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
-        },
-    }
-]
 
 
 class TokenizerFacts(Record, frozen=True, kw_only=True):
@@ -115,17 +94,17 @@ def probe(
     channels = find_channels(vocabulary, tokenizer.encode)
     _agree("tool_grammar", hints, grammar_of(tools, channels))
     found = {
-        name: _probe_mode(tokenizer, mode, think_open, think_close) for name, mode in modes.items()
+        name: probe_mode(tokenizer, mode, think_open, think_close) for name, mode in modes.items()
     }
     _check_modes_differ(tokenizer, modes)
     _check_think(found, hints)
-    injects = _injects_date(tokenizer, modes)
+    injects = injects_date(tokenizer, modes)
     _agree("injects_date", hints, injects)
     stops = _stop_ids(tokenizer, facts, vocabulary, hints)
     markers = _marker_ids(think_open, think_close, tools, channels)
     special = tokenizer.special_tokens | _names(vocabulary, {*stops, *markers})
     inside = _marker_ids(think_open, think_close, tools, None)
-    openers = _role_openers(tokenizer, modes, set(special) - inside)
+    openers = role_openers(tokenizer, modes, set(special) - inside)
     assigned = _ranges(sorted(vocabulary.values()))
     return TokenProfile(
         stop_ids=stops,
@@ -254,124 +233,6 @@ def _forbidden(
     )
 
 
-def _probe_mode(
-    tokenizer: Tokenizer, mode: ModelMode, think_open: int | None, think_close: int | None
-) -> ModeProfile:
-    def render(*messages: dict[str, Any]) -> list[int] | None:
-        return _try_render(tokenizer, mode, list(messages))
-
-    tail = _tail(tokenizer, mode, [_USER])
-    after_tool = _tail(tokenizer, mode, [_USER, _CALLING, _RESULT], _TOOLS)
-    return ModeProfile(
-        template_kwargs=dict(mode.template_kwargs),
-        generation_prompt=tail,
-        think=_think_state(tail, think_open, think_close),
-        after_tool=None if after_tool == tail else after_tool,
-        control=_control(render, set(tokenizer.special_tokens)),
-    )
-
-
-def _try_render(
-    tokenizer: Tokenizer, mode: ModelMode, messages: list[dict[str, Any]]
-) -> list[int] | None:
-    """None for a conversation that the template refuses: some know no system role, for example."""
-    try:
-        return tokenizer.render(messages, [], mode.template_kwargs)
-    except RenderFault:
-        return None
-
-
-def _tail(
-    tokenizer: Tokenizer,
-    mode: ModelMode,
-    messages: list[dict[str, Any]],
-    tools: list[dict[str, Any]] = [],  # noqa: B006 - never changed
-) -> list[int]:
-    """What the generation prompt adds. [] where the template refuses the conversation."""
-    try:
-        ids = tokenizer.render(messages, tools, mode.template_kwargs)
-        without = tokenizer.render(messages, tools, mode.template_kwargs, generation_prompt=False)
-    except RenderFault:
-        if messages == [_USER]:
-            raise
-        return []
-    common = next(
-        (i for i, (a, b) in enumerate(zip(ids, without, strict=False)) if a != b),
-        min(len(ids), len(without)),
-    )
-    return ids[common:]
-
-
-def _think_state(
-    tail: list[int], think_open: int | None, think_close: int | None
-) -> Literal["open", "closed", "none"]:
-    last = next((i for i in reversed(tail) if i in (think_open, think_close)), None)
-    if last is None:
-        return "none"
-    return "open" if last == think_open else "closed"
-
-
-def _control(
-    render: Callable[..., list[int] | None], special: set[int]
-) -> dict[str, dict[int, int]]:
-    """Counts of special ids, where they simply add up; see ModeProfile."""
-
-    def counted(*messages: dict[str, Any]) -> Counter[int] | None:
-        ids = render(*messages)
-        return None if ids is None else Counter(i for i in ids if i in special)
-
-    base = counted(_USER)
-    if base is None:
-        return {}
-    found = {"base": dict(base)}
-    with_system = counted(_SYSTEM, _USER)
-    if with_system is not None and _covers(with_system, base):
-        found["system"] = dict(with_system - base)
-    two = counted(_USER, _ASSISTANT, _USER)
-    three = counted(_USER, _ASSISTANT, _USER, _ASSISTANT, _USER)
-    if two is not None and three is not None and _covers(two, base) and three - two == two - base:
-        found["turn"] = dict(two - base)
-    return found
-
-
-def _covers(whole: Counter[int], part: Counter[int]) -> bool:
-    return all(whole[i] >= n for i, n in part.items())
-
-
-def _role_openers(
-    tokenizer: Tokenizer, modes: Mapping[str, ModelMode], special: set[int]
-) -> dict[str, list[int]]:
-    """The special id that opens each role's message, other than think and tool markers.
-
-    Either all roles share the one that the generation prompt begins with, or each has its own: the
-    last one in front of the content that the generation prompt does not use.
-    """
-    mode = next(iter(modes.values()), ModelMode())
-    tail = [i for i in _tail(tokenizer, mode, [_USER]) if i in special]
-    found = {"assistant": tail[:1]}
-    for message, others in ((_USER, []), (_SYSTEM, [_USER])):
-        ids = _try_render(tokenizer, mode, [message, *others]) or []
-        before = _before(ids, tokenizer.encode(message["content"]))
-        header = [i for i in before if i in special and (i in tail or i != tokenizer.bos_id)]
-        own = [i for i in header if i not in tail][-1:]
-        found[message["role"]] = tail[:1] if tail[:1] and tail[0] in header else own
-    return {role: ids for role, ids in found.items() if ids}
-
-
-def _before(ids: list[int], content: list[int]) -> list[int]:
-    """What stands in front of the content; [] where it is not found as it was encoded alone."""
-    size = len(content)
-    return next((ids[:i] for i in range(len(ids)) if ids[i : i + size] == content), [])
-
-
-def _injects_date(tokenizer: Tokenizer, modes: Mapping[str, ModelMode]) -> bool:
-    return any(
-        _try_render(tokenizer, mode, [_USER])
-        != _try_render(tokenizer.at(_OTHER_DATE), mode, [_USER])
-        for mode in modes.values()
-    )
-
-
 def _check_think(modes: Mapping[str, ModeProfile], hints: Mapping[str, Any]) -> None:
     for name, state in dict(hints.get("think") or {}).items():
         if name in modes:
@@ -382,7 +243,7 @@ def _check_modes_differ(tokenizer: Tokenizer, modes: Mapping[str, ModelMode]) ->
     """A misspelt template kwarg is ignored by Jinja without a word; equal prompts give it away."""
     seen: dict[tuple[int, ...], str] = {}
     for name, mode in modes.items():
-        ids = tuple(tokenizer.render([_USER], [], mode.template_kwargs))
+        ids = tuple(tokenizer.render([USER], [], mode.template_kwargs))
         if ids in seen:
             raise ConfigError(
                 f"Modes {seen[ids]!r} and {name!r} render the same prompt, so the switch has no "

@@ -43,6 +43,7 @@ class Recorder:
         self.stats = Stats()
         self.reasons: Counter[str] = Counter()
         """Failures by reason, this attempt."""
+        self._echoes: Counter[str] = Counter()
         self._run = run
         self._judge = judge
         self._verdict_set = verdict_set
@@ -128,6 +129,7 @@ class Recorder:
         self._check()
         judgement = self._judge.judge(sample, prompt)
         self._samples.put(msgspec.json.encode(sample), judgement)
+        self._echoes[sample.prompt_echo] += 1
         self._accepted += 1
         return judgement
 
@@ -137,6 +139,16 @@ class Recorder:
         self.reasons[failure.reason] += 1
         if for_good:
             self._here["failed"] += 1
+
+    @property
+    def echo_line(self) -> str:
+        """What is known of the prompt's way to the model: an engine compares each prompt's ids with
+        those that the server says it read, and an answer whose echo differs is never accepted."""
+        same, absent = self._echoes["same"], self._echoes["absent"]
+        if not same:
+            return f"prompt ids: the server echoes none ({absent:,} answers); their count agrees"
+        without = f"; {absent:,} came without an echo" if absent else ""
+        return f"prompt ids: {same:,} prompts echoed by the server, each as it was sent{without}"
 
     def leave_rest(self) -> None:
         """Nothing more will be sent: what is pending is skipped (the budget is spent)."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import MachineError
+from runner.ggufvocab import read_vocab
 
 FROZEN_DATE = datetime.date(2026, 1, 1)
 """The date that templates see which write today's into every prompt (Llama 3, gpt-oss, SmolLM3).
@@ -160,9 +161,25 @@ def _plain_ids(ids: Any) -> list[int]:
         ids = ids.tolist()
     if ids and isinstance(ids[0], list):
         ids = ids[0]
-    if not ids or not all(type(i) is int for i in ids):
+    if not ids or set(map(type, ids)) != {int}:
         raise RenderFault("not_ids", f"the template gave {type(ids).__name__}, not a list of ids")
     return list(ids)
+
+
+def _lone_gguf(path: Path | str) -> Path | None:
+    """The GGUF file of a folder that holds a model as that file only, without a tokenizer."""
+    if not isinstance(path, Path) or (path / "tokenizer_config.json").is_file():
+        return None
+    return next(iter(sorted(path.glob("*.gguf"))), None)
+
+
+def _from_gguf(path: Path) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    vocab = read_vocab(path)
+    inner = PreTrainedTokenizerFast(tokenizer_object=vocab.tokenizer, eos_token=vocab.eos)
+    inner.chat_template = vocab.template
+    return inner
 
 
 def load_tokenizer(
@@ -182,7 +199,10 @@ def load_tokenizer(
     if revision is not None and not isinstance(path, Path):
         kwargs["revision"] = revision
     try:
-        inner = AutoTokenizer.from_pretrained(str(path), **kwargs)
+        if (gguf := _lone_gguf(path)) is not None:
+            inner = _from_gguf(gguf)
+        else:
+            inner = AutoTokenizer.from_pretrained(str(path), **kwargs)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise MachineError(
             "The tokenizer cannot be loaded.",

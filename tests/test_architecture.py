@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("records", "errors"), 0),
+    **dict.fromkeys(("records", "tokenprofile", "errors"), 0),
     **dict.fromkeys(
         (
             "config",
@@ -18,6 +18,7 @@ FLOORS: dict[str, int] = {
             "budget",
             "rundir",
             "shards",
+            "keying",
             "segments",
             "grammars",
             "idtable",
@@ -33,9 +34,10 @@ FLOORS: dict[str, int] = {
     **dict.fromkeys(
         (
             "prompts",
-            "modelfiles",
+            "modelfiles", "ggufvocab",
             "render",
             "profile",
+            "templates",
             "escaping",
             "rendering",
             "servers",
@@ -48,6 +50,18 @@ FLOORS: dict[str, int] = {
     **dict.fromkeys(
         (
             "ledger",
+            "selection",
+            "failures",
+            "superseded",
+            "accounting",
+            "world",
+            "samerun",
+            "partition",
+            "requeue",
+            "repair",
+            "merge",
+            "reuse",
+            "space",
             "view",
             "report",
             "mirror",
@@ -65,6 +79,7 @@ FLOORS: dict[str, int] = {
             "serverfacts",
             "serving",
             "flow",
+            "tail",
             "meter",
             "generate",
             "recorder",

@@ -1,6 +1,7 @@
 """Judging a run again from its directory alone, and asking the chat API for comparison."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,9 +38,15 @@ def put(folder: Path, records: list, keying=sample_keying) -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> RunDir:
+def made(built: RunDir, tmp_path: Path) -> RunDir:
+    """A copy of the run to work on."""
+    return RunDir(shutil.copytree(built.path, tmp_path / "outputs" / "t" / "kimi-run"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """1,100 samples, three of them written a second time, in a run directory of its own."""
-    run = RunDir(tmp_path / "outputs" / "t" / "kimi-run")
+    run = RunDir(tmp_path_factory.mktemp("built") / "run")
     rows = 1100
     prompts = [prompt(row) for row in range(rows)]
     samples = [sample(prompts[row], ANSWERS[row % 3]) for row in range(rows)]

@@ -74,9 +74,10 @@ def test_good_answers_of_long_ago_do_not_hide_bad_ones() -> None:
     good = judged("kimi_k25", "a</think>b<|im_end|>")
     for _ in range(200):
         one.saw(good, sample_of([1]))
+    for _ in range(10):
+        fault(one)
     with pytest.raises(Tripped):
-        for _ in range(11):
-            fault(one)
+        fault(one)
 
 
 def test_a_breaker_that_is_off_never_trips_but_the_canary_does() -> None:
@@ -145,9 +146,10 @@ def test_a_flag_counts_as_event_only_where_a_rate_is_expected() -> None:
         outcome=Outcome.FAIL, reason="no_close", severity="flag",
         detail=lost.verdicts["thinking"].detail,
     )  # fmt: skip
+    for _ in range(11):
+        one.saw(lost, sample_of([1]))
     with pytest.raises(Tripped) as caught:
-        for _ in range(12):
-            one.saw(lost, sample_of([1]))
+        one.saw(lost, sample_of([1]))
     assert caught.value.alarm.reason == "no_close"
 
 

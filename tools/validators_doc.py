@@ -51,7 +51,7 @@ class Page:
 
 
 def read(name: str) -> Page:
-    """The page of validators/NAME.py. Raises ValueError where a part of the docstring is missing."""
+    """The page of validators/NAME.py. Raises ValueError where a part of it is missing."""
     module = importlib.import_module(f"validators.{name}")
     text = inspect.cleandoc(module.__doc__ or "")
     parts = {key: _part(text, key, name) for key in ("Covers:", "Does not cover:", "Example:")}

@@ -262,15 +262,15 @@ class Part:
 
     `count` null: the category's; null there: the hub block's, or all rows. `weight` is its share of
     `category.total`. `filters`: "level == easy", "score >= 0.8"; rows that do not pass are not
-    there. `max_prompt_tokens`: longer prompts are skipped. `budget_tokens`: output tokens after
-    which nothing more of this part is sent.
+    there. `custom` is {_target_: CLASS, its arguments}. `max_prompt_tokens`: longer prompts are
+    skipped. `budget_tokens`: output tokens after which nothing more of this part is sent.
     """
 
     title: str = ""
     bundled: BundledSource | None = None
     hub: HubSource | None = None
     file: FileSource = field(default_factory=FileSource)
-    custom: dict[str, Any] | None = None
+    custom: Any = None
     count: int | None = None
     n: int | None = None
     weight: float = 1.0

@@ -25,8 +25,8 @@ from runner.keying import (
     sample_keying,
     try_pairs,
 )
-from runner.ledger import read_request
 from runner.records import Judgement, PlannedSample
+from runner.selection import read_request
 from runner.shards import ShardReader
 
 ROW = np.dtype(

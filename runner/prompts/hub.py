@@ -190,7 +190,7 @@ def _network(chain: Sequence[BaseException | None]) -> bool:
     from huggingface_hub.errors import HfHubHTTPError
 
     kinds = (ConnectionError, HfHubHTTPError.__bases__[0])
-    return any(isinstance(e, kinds) and not isinstance(e, HfHubHTTPError) for e in chain)
+    return any(isinstance(e, kinds) and getattr(e, "response", None) is None for e in chain)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """From a run directory to a report's data. The run may be live, finished, or killed half-way."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -22,6 +23,10 @@ from runner.view.sample_view import Decoder, Piece, SampleView, Stretch, clip, v
 
 STRETCH_CHARS = 6_000
 """Characters shown of one stretch of a sample, head and tail."""
+OUTPUT_CHARS = 24_000
+"""Characters shown of a whole output."""
+STRETCHES_MAX = 60
+"""Stretches shown of an output: a broken one may consist of thousands."""
 LOG_TAIL_BYTES = 12_000
 
 
@@ -89,7 +94,7 @@ def shown(
         tokens=_tokens(view),
         findings=_findings(judgement),
         prompt=[_prompt_text(view)] if view.prompt else [],
-        output=[_text(stretch) for stretch in view.output],
+        output=output_texts(view.output),
     )
 
 
@@ -121,7 +126,23 @@ def _prompt_text(view: SampleView) -> Text:
     return Text(Kind.PROMPT, len(view.sample.input_ids), clip(pieces, STRETCH_CHARS))
 
 
-def _text(stretch: Stretch) -> Text:
-    special = stretch.kind is Kind.SPECIAL
-    pieces = clip([Piece(stretch.text, special=special)], STRETCH_CHARS)
-    return Text(stretch.kind, stretch.end - stretch.start, pieces)
+def output_texts(stretches: Sequence[Stretch]) -> list[Text]:
+    """The output with neighbouring special tokens as one, its size bounded."""
+    runs: list[list[Stretch]] = []
+    for special, group in groupby(stretches, key=lambda one: one.kind is Kind.SPECIAL):
+        found = list(group)
+        runs += [found] if special else [[one] for one in found]
+    half = STRETCHES_MAX // 2
+    left_out = len(runs) - 2 * half
+    shown = [*runs[:half], *runs[-half:]] if left_out > 0 else runs
+    chars = min(STRETCH_CHARS, OUTPUT_CHARS // max(1, len(shown)))
+    texts = [_text(run, chars) for run in shown]
+    if left_out > 0:
+        gap = Piece(f" … {left_out:,} stretches left out … ", gap=True)
+        texts.insert(half, Text(Kind.SPECIAL, 0, [gap]))
+    return texts
+
+
+def _text(run: Sequence[Stretch], chars: int) -> Text:
+    pieces = [Piece(one.text, special=one.kind is Kind.SPECIAL) for one in run]
+    return Text(run[0].kind, run[-1].end - run[0].start, clip(pieces, chars))

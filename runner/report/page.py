@@ -9,7 +9,7 @@ no handlers in attributes.
 import base64
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -86,10 +86,11 @@ def visible(value: Any) -> Any:
 
 def marked(text: str) -> Markup:
     """Text of a model, its escapes told apart from what it wrote."""
-    return Markup("").join(
-        Markup('<i class="esc">{}</i>').format(piece) if is_escape else escape(piece)
+    parts = (
+        f'<i class="esc">{escape(piece)}</i>' if is_escape else escape(piece)
         for piece, is_escape in _joined(text)
     )
+    return Markup("".join(parts))  # noqa: S704 - every piece is escaped
 
 
 def _joined(text: str) -> Iterator[tuple[str, bool]]:
@@ -137,19 +138,20 @@ HEADINGS = {"shortest": "Shortest", "longest": "Longest", "at random": "At rando
 BY_REASON = "By reason"
 
 
-def sample_groups(samples: Iterable[Shown]) -> tuple[list[Group], int]:
+def sample_groups(samples: Sequence[Shown]) -> tuple[list[Group], int]:
     """Samples under headings, within the bytes that they may take; and how many were left out."""
     template = _environment().get_template("sample.html")
     groups = {title: Group(title, []) for title in (*HEADINGS.values(), BY_REASON)}
-    size = left_out = 0
-    for one in samples:
+    size = 0
+    for place, one in enumerate(samples):
         content = Markup(template.render(one=one, peek=peek(one), find=find_text(one)))  # noqa: S704 - escaped by the template
         size += len(content.encode())
         if size > SAMPLES_BYTES_MAX:
-            left_out += 1
-            size -= len(content.encode())
-        else:
-            groups[heading(one)].samples.append(content)
+            left_out = len(samples) - place
+            break
+        groups[heading(one)].samples.append(content)
+    else:
+        left_out = 0
     return [group for group in groups.values() if group.samples], left_out
 
 

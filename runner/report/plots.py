@@ -110,7 +110,9 @@ def nice_top(value: float) -> float:
     if value <= 0 or not math.isfinite(value):
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
-    return float(next(size * f for f in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15) if size * f >= value * (1 - 1e-9)))
+    return float(
+        next(size * f for f in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15) if size * f >= value * (1 - 1e-9))
+    )
 
 
 class Curve(NamedTuple):

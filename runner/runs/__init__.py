@@ -14,7 +14,9 @@ from runner.runs import (
     decode,
     export,
     listing,
+    merge,
     parity,
+    repair,
     report,
     requeue,
     show,
@@ -42,6 +44,8 @@ COMMANDS: dict[str, Command] = {
         parity,
         export,
         requeue,
+        repair,
+        merge,
         stop,
         sync,
     )

@@ -13,11 +13,12 @@ import numpy as np
 
 from runner import shards
 from runner.errors import MachineError
-from runner.keying import prompt_pairs, try_pairs
+from runner.keying import Mask, prompt_pairs, try_pairs
 from runner.ledger import count, sample_keying
 from runner.records import Counts, Record, RunStatus, Sample, TokenProfile
 from runner.rundir import RunDir, RunState
 from runner.shards import Index, ShardReader
+from runner.superseded import read_superseded
 from runner.view.figures import plural
 from runner.view.reading import read_profile
 from runner.view.status import choose_set, is_dead, read_settings, read_state
@@ -148,8 +149,10 @@ def _check_content(run: RunDir, state: RunState | None, found: _Findings, *, liv
     }
     samples = ShardReader(run.samples, keying=sample_keying)
     _check_samples(run, samples, found)
+    superseded = read_superseded(run)
     for verdict_set, index in verdicts.items():
-        _check_verdicts(verdict_set, index, samples.index(), found)
+        current = superseded.current(index)
+        _check_verdicts(verdict_set, index, samples.index(), found, current=current)
         if not live:  # on a live run verdicts follow their samples by a moment
             _note_unjudged(verdict_set, index, samples.index(), found)
     counts = count(run, name, max_attempts=read_settings(run).client.retry.max_attempts)
@@ -225,13 +228,16 @@ def _file_names(folder: Path) -> dict[int, str]:
     return {int(path.name[6:11]): path.name for path in folder.glob("shard-*.jsonl.zst*")}
 
 
-def _check_verdicts(name: str, verdicts: Index, samples: Index, found: _Findings) -> None:
+def _check_verdicts(
+    name: str, verdicts: Index, samples: Index, found: _Findings, *, current: Mask
+) -> None:
     folder = f"verdicts/{name}"
-    strangers = int((~np.isin(verdicts["key"], samples["key"])).sum())
+    strangers = int((~np.isin(verdicts["key"], samples["key"]) & current).sum())
     if strangers:
         what = f"{plural(strangers, 'verdict')} on samples that are not in the shards"
         found.problems.append(Fault(what=what, file=folder))
-    others = int((~np.isin(prompt_pairs(verdicts), prompt_pairs(samples))).sum()) - strangers
+    changed = ~np.isin(prompt_pairs(verdicts), prompt_pairs(samples)) & current
+    others = int(changed.sum()) - strangers
     if others > 0:
         what = f"{plural(others, 'verdict')} on samples of another prompt"
         found.problems.append(Fault(what=what, file=folder))

@@ -8,6 +8,7 @@ from runner.shards.index import INDEX_DTYPE, Index, Keying, key_hash
 from runner.shards.reader import ShardReader
 from runner.shards.rebuild import RebuildReport, rebuild
 from runner.shards.recover import Recovery
+from runner.shards.salvage import SalvageReport, salvage
 from runner.shards.verify import Problem, VerifyReport, verify
 from runner.shards.writer import ShardWriter
 
@@ -18,10 +19,12 @@ __all__ = [
     "Problem",
     "RebuildReport",
     "Recovery",
+    "SalvageReport",
     "ShardReader",
     "ShardWriter",
     "VerifyReport",
     "key_hash",
     "rebuild",
+    "salvage",
     "verify",
 ]

@@ -10,6 +10,7 @@ and `mlflow_parent.json`, written here: the parent's id and where it lies (the s
 MLflow's sake: a sweep without its parent is a sweep.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -32,6 +33,11 @@ PARENT_NAME = "mlflow_parent.json"
 TABLE_NAME = "comparison.json"
 FIGURE_NAME = "comparison.svg"
 
+PARENT_ENV = "RAWTOK_SWEEP_PARENT_RUN_ID"
+"""How the jobs learn their parent, also in the processes that a launcher starts."""
+OVERRIDES_ENV = "RAWTOK_SWEEP_OVERRIDES"
+"""The sweep's own overrides, one a line."""
+
 Say = Callable[[str], None]
 
 
@@ -45,6 +51,14 @@ class SweepJob(Record, frozen=True, kw_only=True):
     mlflow_run_id: str = ""
     overrides: list[str] = msgspec.field(default_factory=list)
     metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
+
+
+def name_in_sweep(overrides: Sequence[str], *, otherwise: str) -> str:
+    """What tells a job of this sweep from the others: its overrides that the sweep as a whole does
+    not have, since there they are lists or come from the sweeper."""
+    shared = os.environ.get(OVERRIDES_ENV, "").splitlines()
+    own = [text for text in overrides if text not in shared]
+    return mask_text(" ".join(own)) if shared and own else otherwise
 
 
 def sweep_key(overrides: Sequence[str], *, outputs: str) -> str:

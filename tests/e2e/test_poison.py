@@ -1,5 +1,5 @@
-"""A server that answers, and wrongly: stopped early, with the right reason first; and what a healthy
-model does by itself: never stopped."""
+"""A server that answers, and wrongly: stopped early, with the right reason first; and what a
+healthy model does by itself: never stopped."""
 
 import json
 import sys

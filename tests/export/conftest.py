@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from runner.export import Manifest, Policy, Request, RunInput, export
-from runner.ledger import PartRequest, PlanRequest
 from runner.records import PlannedSample, TokenProfile
 from runner.rundir import RunDir, replace_file
+from runner.selection import PartRequest, PlanRequest
 from tests.families.build import profile_named, tokenizer_named
 from tests.runs.conftest import MAX_U64, append, make_run, runs
 from tests.validators.corpus import Case

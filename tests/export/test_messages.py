@@ -30,7 +30,8 @@ CALLS = {
     "glm45": "<tool_call>look\n<arg_key>at</arg_key>\n<arg_value>sky</arg_value>\n"
     "<arg_key>times</arg_key>\n<arg_value>2</arg_value>\n</tool_call><|observation|>",
     "minimax_m2": '<minimax:tool_call>\n<invoke name="look">\n'
-    '<parameter name="at">sky</parameter>\n<parameter name="times">2</parameter>\n</invoke>\n</minimax:tool_call>[e~[',
+    '<parameter name="at">sky</parameter>\n<parameter name="times">2</parameter>\n'
+    "</invoke>\n</minimax:tool_call>[e~[",
     "gpt_oss": "<|start|>assistant to=functions.look<|channel|>commentary<|message|>"
     '{"at": "sky", "times": 2}<|call|>',
 }

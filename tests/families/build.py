@@ -307,8 +307,8 @@ FAMILIES: dict[str, Family] = {
             template="<|start|>system<|message|>Date: {{ strftime_now('%Y-%m-%d') }} Effort: "
             "{{ reasoning_effort or 'medium' }}<|end|>{% for m in messages %}<|start|>"
             "{% if m.role == 'tool' %}functions.{{ m.name }} to=assistant<|channel|>commentary"
-            "<|message|>{{ m.content }}<|end|>{% elif m.tool_calls %}assistant<|channel|>commentary "
-            "to=functions.look <|constrain|>json<|message|>{}<|call|>"
+            "<|message|>{{ m.content }}<|end|>{% elif m.tool_calls %}assistant<|channel|>commentary"
+            " to=functions.look <|constrain|>json<|message|>{}<|call|>"
             "{% elif m.role == 'assistant' %}assistant<|channel|>final<|message|>{{ m.content }}"
             "<|end|>{% else %}{{ m.role }}<|message|>{{ m.content }}<|end|>{% endif %}{% endfor %}"
             "{% if add_generation_prompt %}<|start|>assistant{% endif %}",
@@ -327,9 +327,11 @@ FAMILIES: dict[str, Family] = {
                 "<minimax:tool_call>": 200052,
                 "</minimax:tool_call>": 200053,
             },
-            template="]~!b[]~b]system\n{% if messages[0].role == 'system' %}{{ messages[0].content }}"
+            template="]~!b[]~b]system\n"
+            "{% if messages[0].role == 'system' %}{{ messages[0].content }}"
             "{% else %}You answer.{% endif %}[e~[\n{% for m in messages %}{% if m.role == 'user' %}"
-            "]~b]user\n{{ m.content }}[e~[\n{% elif m.role == 'tool' %}]~b]tool\n{{ m.content }}[e~["
+            "]~b]user\n{{ m.content }}[e~[\n"
+            "{% elif m.role == 'tool' %}]~b]tool\n{{ m.content }}[e~["
             "\n{% elif m.role == 'assistant' %}]~b]ai\n{{ m.content }}[e~[\n{% endif %}{% endfor %}"
             "{% if add_generation_prompt %}]~b]ai\n<think>\n{% endif %}",
             eos="[e~[",
@@ -364,8 +366,10 @@ FAMILIES: dict[str, Family] = {
         Family(
             name="smollm2",
             special={"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2},
-            template="{% if messages[0].role != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n"
-            "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+            template="{% if messages[0].role != 'system' %}<|im_start|>system\n"
+            "You help.<|im_end|>\n"
+            "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+            "{{ m.content }}<|im_end|>\n"
             "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
             eos="<|im_end|>",
             bos="<|im_start|>",

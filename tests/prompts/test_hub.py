@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,26 +83,48 @@ def test_a_wrong_split_or_config_says_what_there_is(folder: Path, wrong: dict[st
     assert "train" in caught.value.found or "default" in caught.value.found
 
 
-def runner(tmp_path: Path, *overrides: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "runner", "preview=2", "category=B3", "source=hub"]
+TRY = """
+import json, sys
+from runner.config import HubSource as HubConfig
+from runner.errors import RunnerError
+from runner.prompts.hub import HubSource
+import numpy as np
+for block in json.loads(sys.argv[1]):
+    try:
+        source = HubSource(HubConfig(**block), "w")
+        rows = [row for _, row in source.read(np.arange(len(source)))]
+        print(json.dumps([0, source.identity, rows]))
+    except RunnerError as error:
+        print(json.dumps([error.exit_code, str(error), None]))
+"""
+
+
+def try_hub(tmp_path: Path, *blocks: dict[str, Any], **env: str) -> list[tuple[int, Any, Any]]:
+    """(exit code, message or identity, rows) for each block, in a process that knows only `env`
+    of the hub (the library reads its settings when it is imported)."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
-    return subprocess.run(
-        [*command, f"paths.outputs={tmp_path}/o", "tracking=none", *overrides],
+    done = subprocess.run(
+        [sys.executable, "-c", TRY, json.dumps(blocks)],
         cwd=ROOT,
         env=kept | {"HF_HOME": str(tmp_path / "hf"), **env},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
-    for env in ({"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
-        done = runner(tmp_path, **env)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert "The hub cannot be reached" in done.stderr
-        assert "category.parts.B3.hub.id" in done.stderr
-        assert "Traceback" not in done.stderr
+MAGICODER = "ise-uiuc/Magicoder-Evol-Instruct-110K"
+
+
+@pytest.mark.parametrize("env", [{"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}])
+def test_a_hub_that_cannot_be_reached(env: dict[str, str], tmp_path: Path) -> None:
+    blocks = {"id": MAGICODER}, {"id": MAGICODER, "revision": COMMIT}
+    for code, said, _ in try_hub(tmp_path, *blocks, **env):
+        assert code == 1
+        assert "The hub cannot be reached" in said
+        assert "w.id" in said
 
 
 Answer = Callable[[str], tuple[int, dict[str, str], bytes]]
@@ -141,27 +164,26 @@ def hub(answer: Answer) -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "said", "exit_code"),
-    [
-        (403, "GatedRepo", "HF_TOKEN", 1),
-        (401, "GatedRepo", "gated", 1),
-        (404, "RepoNotFound", "no such data set", 2),
-        (404, "RevisionNotFound", "revision", 2),
-        (503, "", "cannot be reached", 1),
-    ],
-)
-def test_what_a_hub_refuses_is_said_in_words(
-    status: int, code: str, said: str, exit_code: int, tmp_path: Path
-) -> None:
-    def answer(_path: str) -> tuple[int, dict[str, str], bytes]:
+REFUSALS = {
+    "a/gated": (403, "GatedRepo", "HF_TOKEN", 1),
+    "a/locked": (401, "GatedRepo", "gated", 1),
+    "a/none": (404, "RepoNotFound", "no such data set", 2),
+    "a/old": (404, "RevisionNotFound", "revision v2", 2),
+    "a/down": (500, "", "cannot be reached", 1),
+}
+
+
+def test_what_a_hub_refuses_is_said_in_words(tmp_path: Path) -> None:
+    def answer(path: str) -> tuple[int, dict[str, str], bytes]:
+        status, code, _, _ = next(r for name, r in REFUSALS.items() if name in path)
         return status, {"X-Error-Code": code, "X-Error-Message": "Access is restricted."}, b"{}"
 
     with hub(answer) as (url, _):
-        done = runner(tmp_path, "category.parts.B3.hub.revision=v2", HF_ENDPOINT=url)
-    assert said in done.stderr, done.stderr
-    assert done.returncode == exit_code
-    assert "Traceback" not in done.stderr
+        blocks = [{"id": name, "revision": "v2"} for name in REFUSALS]
+        found = try_hub(tmp_path, *blocks, HF_ENDPOINT=url)
+    for (code, said, _), (_, _, wanted, exit_code) in zip(found, REFUSALS.values(), strict=True):
+        assert wanted in said
+        assert code == exit_code
 
 
 def serving(files: dict[str, bytes]) -> Answer:
@@ -199,11 +221,11 @@ def serving(files: dict[str, bytes]) -> Answer:
 def test_a_data_set_comes_from_the_hub_and_its_commit_is_the_identity(tmp_path: Path) -> None:
     data = "".join(json.dumps(row) + "\n" for row in rows.MAGICODER).encode()
     with hub(serving({"train.jsonl": data})) as (url, asked):
-        done = runner(tmp_path, HF_ENDPOINT=url)
-    assert done.returncode == 0, done.stdout + done.stderr + "\n".join(asked)
-    assert "without recursion." in done.stdout
-    assert "4 of 4 rows would be planned" in done.stdout
+        streamed = {"id": MAGICODER, "streaming": True, "first_rows": 4}
+        found = try_hub(tmp_path, {"id": MAGICODER}, streamed, HF_ENDPOINT=url)
+    assert [code for code, _, _ in found] == [0, 0], found
+    assert [got for _, _, got in found] == [rows.MAGICODER] * 2
+    assert found[0][1]["commit"] == COMMIT
     assert any(f"/resolve/{COMMIT}/train.jsonl" in path for path in asked)
-    again = runner(tmp_path, f"category.parts.B3.hub.revision={COMMIT}", HF_HUB_OFFLINE="1")
-    assert again.returncode == 0, again.stderr
-    assert "without recursion." in again.stdout
+    pinned = {"id": MAGICODER, "revision": COMMIT}
+    assert try_hub(tmp_path, pinned, HF_HUB_OFFLINE="1") == found[:1]

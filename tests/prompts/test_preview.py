@@ -1,5 +1,6 @@
 """preview=N shows what planning would do, and starts and writes nothing."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +21,9 @@ Preview = Callable[..., str]
 @pytest.fixture
 def preview(config: Callable[..., Config]) -> Preview:
     def show(*overrides: str) -> str:
-        console = Console(record=True, width=200, quiet=False, file=Path("/dev/null").open("w"))
-        with console.file:
-            assert show_preview(Resolved(config(*overrides), []), console) == 0
-            return console.export_text()
+        console = Console(record=True, width=200, file=io.StringIO())
+        assert show_preview(Resolved(config(*overrides), []), console) == 0
+        return console.export_text()
 
     return show
 

@@ -1,10 +1,15 @@
 """What is read from a run directory, and which samples are chosen."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.records import Kind
 from runner.report.attempts import Change, changes_between, tail
 from runner.report.choosing import EXAMPLES, EXTREMES, SAMPLES_MAX, choose_samples
-from runner.report.collect import collect
+from runner.report.collect import OUTPUT_CHARS, STRETCHES_MAX, collect, output_texts
 from runner.report.data import Cell
 from runner.rundir import RunDir
+from runner.view.sample_view import Stretch
 from tests.runs.conftest import MakeRun, Spec, failing
 
 
@@ -57,6 +62,17 @@ def test_a_samples_verdicts_are_those_of_its_own_try(make_run: MakeRun) -> None:
     run = make_run([Spec(0, verdicts={"v": failing("old")}, try_=1)])
     (shown,) = collect(run).samples
     assert [finding.reason for finding in shown.findings] == ["old"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 900)), max_size=300))
+def test_an_output_is_bounded_whatever_it_is_made_of(parts: list[tuple[bool, int]]) -> None:
+    kinds = [(Kind.SPECIAL if special else Kind.ANSWER, size) for special, size in parts]
+    texts = output_texts([Stretch(kind, 0, 1, "x" * size) for kind, size in kinds])
+    shown = sum(len(p.text) for text in texts for p in text.pieces if not p.gap)
+    assert shown <= OUTPUT_CHARS
+    assert len(texts) <= STRETCHES_MAX + 1
+    if sum(size for _, size in parts) < 400:
+        assert shown == sum(size for _, size in parts)
 
 
 def test_the_tail_begins_with_a_whole_line(tmp_path) -> None:

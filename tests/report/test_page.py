@@ -11,7 +11,7 @@ import pytest
 from runner.records import Kind, RunStatus
 from runner.report import REPORT_NAME, make_report
 from runner.report.choosing import SAMPLES_MAX
-from runner.report.collect import STRETCH_CHARS
+from runner.report.collect import OUTPUT_CHARS
 from runner.report.data import Shown, Text
 from runner.report.page import SAMPLES_BYTES_MAX, marked, sample_groups
 from runner.rundir import RunDir
@@ -207,11 +207,11 @@ def test_the_figures_are_whole_pictures(usual: RunDir) -> None:
 
 def test_the_samples_keep_within_their_bytes_whatever_the_model_wrote() -> None:
     """The worst text: every second character becomes an escape of its own."""
-    piece = Piece("\u202e<" * (STRETCH_CHARS // 2))
+    piece = Piece("\u202e<" * (OUTPUT_CHARS // 2))
     text = Text(Kind.ANSWER, 1, [piece])
     ending = Ending("whole", cut=False, odd=False)
     samples = [
-        Shown(f"B4-{n}-0", "B4", ("longest, 1 of 1",), ending, {}, [], [text], [text] * 8)
+        Shown(f"B4-{n}-0", "B4", ("longest, 1 of 1",), ending, {}, [], [text], [text])
         for n in range(SAMPLES_MAX)
     ]
     groups, left_out = sample_groups(samples)

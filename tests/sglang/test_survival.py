@@ -30,6 +30,11 @@ def settled(outputs: Outputs) -> int:
     return sum(c.ok + c.rejected + c.failed for c in counts)
 
 
+def launched(outputs: Outputs) -> int:
+    """Launches of the only run that came up."""
+    return outputs.state().launches if outputs.runs else 0
+
+
 def kill_one(
     outputs: Outputs,
     process: "subprocess.Popen[str]",
@@ -51,8 +56,8 @@ def test_a_killed_server_is_started_again_and_every_id_comes_exactly_once(
 ) -> None:
     process = outputs.start(*JOB)
     kill_one(outputs, process, servers_of, after=0)
-    done = settled(outputs)
-    kill_one(outputs, process, schedulers_of, after=done)
+    wait_for(lambda: process.poll() is not None or launched(outputs) == 2, timeout_s=START_S)
+    kill_one(outputs, process, schedulers_of, after=settled(outputs))
     text, _ = process.communicate(timeout=START_S)
     assert process.returncode == 0, text
     assert len(launches(outputs)) == 3

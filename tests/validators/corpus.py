@@ -217,7 +217,7 @@ def _specific() -> list[Case]:
         k25("a long run", f"{PARAGRAPH * 4}</think>{'-' * 80} and that is it.<|im_end|>",
             {"degeneration": "long_run"}),
         k25("a handful of ids", "Two.</think>" + "".join(
-            "⟦7%d⟧" % (i * i * i % 7) + "⟦8%d⟧" % (i % 3) * (i % 5) for i in range(900)),
+            f"⟦7{i * i * i % 7}⟧" + f"⟦8{i % 3}⟧" * (i % 5) for i in range(900)),
             {"degeneration": "loop", "finish": "length_in_answer"}, cut=True),
         k25("half a character at the cut", "Two.</think>é⟦162⟧", {"finish": "length_in_answer"},
             cut=True),
@@ -254,8 +254,9 @@ def _specific() -> list[Case]:
         Case("deepseek_r1", "a call", "Ok.</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look"
              '<｜tool▁sep｜>{"at": "sky"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
              "<｜end▁of▁sentence｜>", tools=tools),
-        Case("deepseek_r1", "a fenced call", "Ok.</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
-             'function<｜tool▁sep｜>look\n```json\n{"at": "sky"}\n```<｜tool▁call▁end｜>'
+        Case("deepseek_r1", "a fenced call", "Ok.</think><｜tool▁calls▁begin｜>"
+             '<｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n```json\n{"at": "sky"}\n```'
+             "<｜tool▁call▁end｜>"
              "<｜tool▁calls▁end｜><｜end▁of▁sentence｜>", tools=tools),
         Case("deepseek_r1", "the user's turn", "Ok.</think>It<｜User｜> is<｜end▁of▁sentence｜>",
              {"vocab": "forbidden"}),

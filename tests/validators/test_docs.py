@@ -25,4 +25,5 @@ def test_every_validator_has_a_page_and_a_place_in_the_default_set() -> None:
 def test_the_docstring_lists_every_reason_with_its_severity(name: str) -> None:
     page = read(name)
     assert {code: severity for code, severity, _ in page.reasons} == page.declared
-    assert page.covers and page.lacks and page.example and page.title.endswith(".")
+    assert "" not in (page.covers, page.lacks, page.example)
+    assert page.title.endswith(".")
