@@ -41,6 +41,9 @@ test-sglang: $(VENV)/.dev ## the main job on a real SGLang without a GPU (2.6 GB
 	$(PY) tools/sglang_cpu/install.py
 	$(PYTEST) -m sglang tests/sglang
 
+soak: $(VENV)/.dev ## what takes long: 50 kills of one run, and the like
+	$(PYTEST) -m soak --timeout 7200
+
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 found; set PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

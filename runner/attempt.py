@@ -31,15 +31,18 @@ from runner.display import Display
 from runner.ending import summarize
 from runner.engines.base import Engine
 from runner.engines.opening import open_engine
-from runner.errors import ConfigError, Interrupted, RunnerError
+from runner.errors import ConfigError, Enough, Interrupted, RunnerError
+from runner.estimate import LEAST_WAVE, WAVE_TURNOVERS, estimate_rest, lines
 from runner.flow import Flow, most_in_flight
 from runner.generate import Feed, Origin, Request, Sender, requests_of
+from runner.gpuwatch import GpuWatch
 from runner.identity import digest_of
 from runner.ledger import count, owed
 from runner.mirror import log_end, log_start
 from runner.model import RunModel, expected_of
 from runner.monitor import Monitor
 from runner.notify import EVENT_OF_STATUS, Notifier
+from runner.performance import Spent, measure
 from runner.permits import Permits
 from runner.plan import Limits, PromptReader, make_plan, part_budgets
 from runner.provenance import collect
@@ -67,7 +70,7 @@ from runner.world import check_world, flags_world, server_world
 
 ONLINE = "online"
 """The verdict set that a run's own counts follow."""
-_STATUS = {3: RunStatus.STOPPED_BAD_DATA, 130: RunStatus.INTERRUPTED}
+_STATUS = {0: RunStatus.INTERRUPTED, 3: RunStatus.STOPPED_BAD_DATA, 130: RunStatus.INTERRUPTED}
 
 
 class Attempt:
@@ -98,6 +101,9 @@ class Attempt:
         self._judge: Judge | None = None
         self._mlflow_run_id: Callable[[], str] = lambda: ""
         self._generating_since: tuple[float, int] | None = None
+        self._flow = Flow(self.config.client)
+        self._spent = Spent()
+        self._gpu = GpuWatch()
 
     def run(self) -> int:
         """Work, and end in order whatever happens. Gives the exit code."""
@@ -196,10 +202,21 @@ class Attempt:
 
     def _leave(self, tracker: Tracker, **outcome: Any) -> None:
         """The end, as run.json, the report and tracking tell it."""
+        if self._flow.meter.began is not None:
+            outcome["performance"] = self._performance()
         self._save(**outcome)
         stats = self._recorder.stats if self._recorder is not None else None
         log_end(tracker, self.rundir, self.state, stats, say=self.display.say)
         tracker.finish(self.state.status)
+
+    def _performance(self) -> dict[str, Any]:
+        """How fast this attempt was, also kept in its folder."""
+        now_s = time.monotonic()
+        made = measure(self._flow.meter, self._spent, self._gpu, self.config.cost, now_s=now_s)
+        plain: dict[str, Any] = msgspec.to_builtins(made)
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2)
+        replace_file(self.folder / "performance.json", text)
+        return plain
 
     @contextmanager
     def _heartbeat(self) -> Iterator[None]:
@@ -297,6 +314,7 @@ class Attempt:
     @asynccontextmanager
     async def _serving(self, model: RunModel) -> AsyncIterator[Serving]:
         files, config = self.resolved.model, self.config
+        self._spent.begin()
 
         def engine(endpoint: Endpoint) -> Engine:
             return open_engine(
@@ -325,19 +343,21 @@ class Attempt:
             try:
                 yield serving
             finally:
+                self._spent.seconds["restart"] += serving.restart_s
                 await serving.close()
                 stats = serving.endpoint_stats()
                 replace_file(self.folder / "endpoints.json", endpoint_table(stats))
-                for line in endpoint_lines(stats):
+                for line in endpoint_lines(stats) if len(server.endpoints) > 1 else []:
                     self.display.say(line)
 
     async def _start(self, serving: Serving, model: RunModel) -> None:
         self.display.say(f"starting server {self.config.server.name}")
         start = time.monotonic()
-        await serving.start()
-        sampling = msgspec.structs.replace(model.sampling, max_new_tokens=4, min_new_tokens=0)
-        await serving.probe(model.probe_ids(), sampling)
-        await self._keep_facts(serving)
+        with self._spent.during("start"):
+            await serving.start()
+            sampling = msgspec.structs.replace(model.sampling, max_new_tokens=4, min_new_tokens=0)
+            await serving.probe(model.probe_ids(), sampling)
+            await self._keep_facts(serving)
         self.display.say(f"server is ready after {time.monotonic() - start:.1f} s")
 
     async def _keep_facts(self, serving: Serving) -> None:
@@ -381,6 +401,7 @@ class Attempt:
                 if recorder.counts.pending:
                     await self._send(model, tracker, serving, starting, judge)
                     await recorder.settle()
+                    self._estimate(recorder)
                     self._leave_rest(recorder)
             finally:
                 with suppress(RunnerError):
@@ -405,7 +426,7 @@ class Attempt:
             attempt=self.state.attempts,
         )
         watch = Watch(self.config.breaker, judge.expected)
-        flow = Flow(self.config.client)
+        flow = self._flow
         sender = Sender(
             serving,
             self._recorder,
@@ -432,6 +453,7 @@ class Attempt:
         short = ShortCanary(model, judge, origin, self.config, log=log)
         say = self.display.say
         background += flow.background(serving.look, folder=self.folder, say=say)
+        background.append(self._gpu.watch())
         opened = open_waves(serving, sender, feed, watch, short, model.tokenizer.decode, say=say)
         waves = self._waves(opened, monitor)
         await run_beside(waves, background, self._drain_limit())
@@ -450,6 +472,22 @@ class Attempt:
             {WHOLE: self.config.budget.output_tokens, **part_budgets(self.config)},
             guesses={n: min(p.expected.output_tokens or most, most) for n, p in parts.items()},
             spent={name: (one.output_tokens, one.samples) for name, one in categories},
+        )
+
+    def _estimate(self, recorder: Recorder) -> None:
+        """Tell what is still to come, and stop. Raises Enough."""
+        if not self.config.estimate or not recorder.counts.pending:
+            return
+        speed = measure(
+            self._flow.meter, self._spent, self._gpu, self.config.cost, now_s=time.monotonic()
+        )
+        made = estimate_rest(self.rundir, self.config, recorder, speed)
+        if made is None:
+            raise Enough("The wave was too short to estimate from.")
+        replace_file(self.folder / "estimate.json", msgspec.json.encode(made))
+        raise Enough(
+            "\n  ".join(["Estimated; what was measured is kept.", *lines(made)]),
+            next_step="the same command without estimate=true goes on",
         )
 
     def _leave_rest(self, recorder: Recorder) -> None:
@@ -489,13 +527,18 @@ class Attempt:
             stopping.cancel()
 
     async def _waves(self, waves: Waves, monitor: Monitor) -> None:
-        await waves.canary(self.config.canary)
+        with self._spent.during("canary"):
+            await waves.canary(self.config.canary)
         if self._recorder is not None:
             await self._recorder.settle()  # the canary's tokens must not count as the bulk's
             self.display.say(self._recorder.echo_line)
         monitor.stage = "generating"
         with self._timed():
-            await waves.bulk()
+            if self.config.estimate:
+                width = self._flow.permits.number
+                await waves.some(max(LEAST_WAVE, WAVE_TURNOVERS * width))
+            else:
+                await waves.bulk()
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -503,9 +546,11 @@ class Attempt:
         if self._recorder is not None:
             tokens = self._recorder.stats.all().output_tokens
             self._generating_since = time.monotonic(), tokens
+        self._flow.meter.begin()
         try:
             yield
         finally:
+            self._flow.meter.end()
             self._save()
 
     async def _drain_limit(self) -> None:

@@ -26,6 +26,7 @@ from runner.tracking.state import Target
 from runner.tracking.sweep import (
     OVERRIDES_ENV,
     PARENT_ENV,
+    SWEEP_DIR_ENV,
     close_parent,
     open_parent,
     sweep_key,
@@ -44,6 +45,7 @@ class SweepParent(Callback):  # type: ignore[misc] # hydra has no types here
         overrides = list(config.hydra.overrides.task)
         os.environ[OVERRIDES_ENV] = "\n".join(overrides)
         settings = resolved(config)
+        os.environ[SWEEP_DIR_ENV] = str(Path(settings["sweep_dir"]).absolute())
         if settings["kind"] != "mlflow":
             return
         uri = normal_uri(settings["uri"] or default_uri(Path(settings["outputs"])))

@@ -25,6 +25,7 @@ from runner.errors import ConfigError, MachineError, RunnerError
 from runner.plugins import register_schema
 
 if TYPE_CHECKING:
+    from runner.resolve import Resolved
     from runner.sharing import Shared
 
 _PACKAGED = Path(__file__).resolve().parent / "_conf"
@@ -56,7 +57,13 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
 
     def one(cfg: DictConfig) -> None:
         try:
-            _exit_codes.append(job(parse(cfg)))
+            config = parse(cfg)
+        except RunnerError as error:
+            _note(error.exit_code, None, why=str(error))
+            _exit_codes.append(complain(error))
+            return
+        try:
+            _exit_codes.append(job(config))
         except RunnerError as error:
             _exit_codes.append(complain(error))
 
@@ -71,6 +78,10 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
         _exit_codes.append(complain(_composition_error(error)))
     except OSError as error:
         _exit_codes.append(complain(_os_error(error)))
+    if "RAWTOK_SWEEP_DIR" in os.environ:
+        from runner.sweeping import end_sweep  # late: only a sweep needs it
+
+        _exit_codes.extend(end_sweep(lambda text: sys.stderr.write(f"{text}\n")))
     sys.exit(worst(_exit_codes))
 
 
@@ -80,24 +91,29 @@ def _run(config: Config) -> int:
     from runner.run import work
 
     hydra_config = HydraConfig.get()
-    overrides = list(hydra_config.overrides.task)
-    sweeping = hydra_config.mode is RunMode.MULTIRUN
     resolved = None
-    code = MachineError.exit_code
+    code, why = MachineError.exit_code, ""
     try:
-        resolved = Resolved(config, overrides)
+        resolved = Resolved(config, list(hydra_config.overrides.task))
         code = work(resolved, _shared_by_jobs(hydra_config.mode))
     except RunnerError as error:
-        code = error.exit_code
+        code, why = error.exit_code, str(error)
         raise
     finally:
-        if sweeping:
-            from runner.sweeping import note_job
-
-            run = resolved.run if resolved is not None else None
-            sweep_dir = Path(hydra_config.sweep.dir)
-            note_job(sweep_dir, int(hydra_config.job.num), overrides, code, run)
+        _note(code, resolved, why=why)
     return code
+
+
+def _note(code: int, resolved: "Resolved | None", *, why: str) -> None:
+    """How a job of a sweep ended, for the sweep's own end; nothing for a single run."""
+    hydra_config = HydraConfig.get()
+    if hydra_config.mode is RunMode.MULTIRUN:
+        from runner.sweeping import note_job  # late: only a sweep needs it
+
+        run = resolved.run if resolved is not None else None
+        overrides = list(hydra_config.overrides.task)
+        sweep_dir = Path(hydra_config.sweep.dir)
+        note_job(sweep_dir, int(hydra_config.job.num), overrides, code, run, error=why)
 
 
 def _shared_by_jobs(mode: RunMode | None) -> "Shared":

@@ -7,6 +7,7 @@
     │   └── DamagedShard   exit 1   bytes on disk are not what was written
     ├── BadAnswers         exit 3   probe, canary, breaker or gate: the answers are why
     └── Interrupted        exit 130 SIGINT or SIGTERM; saved, the same command continues
+        └── Enough         exit 0   all that was asked for this time (an estimate) is done
 
 A message says what happened, where (config key, file, row), what was found, what is allowed and
 what to do next. Fields that do not apply stay empty and are not printed. Anything that is not a
@@ -69,3 +70,9 @@ class Interrupted(RunnerError):
     """Stopped by a signal, with everything finished so far saved."""
 
     exit_code = 130
+
+
+class Enough(Interrupted):
+    """All that was asked for this time is done, and the run is not: it can be continued."""
+
+    exit_code = 0

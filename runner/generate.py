@@ -184,7 +184,8 @@ class Sender:
             BadAnswers, ServerError, MachineError: the run must stop; what was accepted stays.
         """
         tickets = iter(range(limit)) if limit is not None else None
-        width = self._permits.most if limit is None else min(limit, self._permits.number)
+        most = self._permits.most
+        width = most if limit is None else min(limit, most)
         try:
             await run_all([self._worker(feed, tickets) for _ in range(width)], self._stop.aborting)
         finally:
@@ -200,6 +201,7 @@ class Sender:
                     return
                 if not await self._send(request):
                     return
+        self._meter.exhaust()
 
     async def _send(self, request: Request) -> bool:
         """One request, if there is a budget for it; False: nothing more is to be sent."""

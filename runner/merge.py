@@ -17,7 +17,7 @@ import numpy as np
 import yaml  # type: ignore[import-untyped]
 
 from runner.errors import ConfigError, MachineError
-from runner.keying import Hashes, prompt_pairs, try_pairs
+from runner.keying import try_pairs
 from runner.ledger import account, fold, sample_keying
 from runner.plansummary import PlanSummary, read_summary, write_summary
 from runner.records import PlannedSample, Record, RunStatus
@@ -142,8 +142,8 @@ def _build(parts: Sequence[Part], new: RunDir, name: str, *, max_attempts: int) 
     shutil.copy2(parts[0].run.provenance_json, new.provenance_json)
     config = {key: value for key, value in parts[0].config.items() if key != "partition"}
     replace_file(new.config_yaml, yaml.safe_dump(config, sort_keys=False).encode())
-    for part in parts:
-        kept = new.path / "merged" / part.run.path.name
+    for number, part in enumerate(parts):
+        kept = new.path / "merged" / f"{number:02d}-{part.run.path.name}"
         kept.mkdir(parents=True)
         shutil.copytree(part.run.attempts, kept / "attempts")
         shutil.copy2(part.run.run_json, kept / "run.json")
@@ -225,7 +225,7 @@ def _merge_lines(folders: Sequence[Path], target: Path, *, fold: bool) -> int:
         MachineError: two different lines of one id and try.
     """
     readers = [ShardReader(folder, keying=sample_keying) for folder in folders]
-    pairs = [_identity_pairs(reader) for reader in readers]
+    pairs = [try_pairs(reader.index()) for reader in readers]
     values, counts = np.unique(np.concatenate(pairs), return_counts=True)
     suspects = set(values[counts > 1].tolist())
     first: dict[int, bytes] = {}
@@ -247,12 +247,6 @@ def _merge_lines(folders: Sequence[Path], target: Path, *, fold: bool) -> int:
     if conflicts:
         raise _conflict(conflicts, "has two answers")
     return left_out
-
-
-def _identity_pairs(reader: ShardReader) -> Hashes:
-    """By id, prompt and try: a prompt that changed is another matter than an answer that did."""
-    index = reader.index()
-    return try_pairs(index) ^ prompt_pairs(index)
 
 
 def _conflict(ids: Sequence[str], what: str) -> MachineError:

@@ -15,6 +15,7 @@ from runner.config import flatten
 from runner.errors import RunnerError
 from runner.identity import KeyClass, class_of, digest_of
 from runner.monitor import figures_of_now
+from runner.performance import figures, read_performance
 from runner.report import REPORT_NAME, make_report
 from runner.report.attempts import last_server_log, read_json, tail
 from runner.report.data import ReportData, Shown
@@ -111,6 +112,8 @@ def log_end(
         whole = stats.all()
         tracker.metrics(figures_of_now(state.counts, whole), step=whole.output_tokens)
         tracker.metrics(dict(final_figures(stats)), step=whole.output_tokens)
+        if (performance := read_performance(state.performance)) is not None:
+            tracker.metrics(figures(performance), step=whole.output_tokens)
     tracker.tags(dict(_origin_tags(read_json(run.provenance_json))))
     manifest = run.samples / "manifest.json"
     if manifest.is_file():

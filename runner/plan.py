@@ -172,8 +172,8 @@ def _gather(
 
 
 class PromptReader:
-    """Prompts by ordinal, cheapest when asked for in rising order (the sending order). One that lies
-    further back costs an index, once, and then at most the decoding of a frame."""
+    """Prompts by ordinal, cheapest when asked for in rising order (the sending order). One further
+    back costs an index, once, and then at most the decoding of a frame."""
 
     def __init__(self, run: RunDir) -> None:
         self._decoder = msgspec.json.Decoder(Prompt)

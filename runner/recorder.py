@@ -145,6 +145,8 @@ class Recorder:
         """What is known of the prompt's way to the model: an engine compares each prompt's ids with
         those that the server says it read, and an answer whose echo differs is never accepted."""
         same, absent = self._echoes["same"], self._echoes["absent"]
+        if not same + absent:
+            return "prompt ids: no answer yet to compare with"
         if not same:
             return f"prompt ids: the server echoes none ({absent:,} answers); their count agrees"
         without = f"; {absent:,} came without an echo" if absent else ""

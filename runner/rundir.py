@@ -52,6 +52,7 @@ class RunState(Record, frozen=True, kw_only=True):
 
     `generate_s` is the time spent sending the bulk (probe and canary excluded) and
     `generate_tokens` the output tokens that came in it; their ratio is the run's tokens/s.
+    `performance` is the last attempt's runner.performance.Performance.
     `unplanned` samples lie in the shards and are not planned any more (the plan was made smaller).
     `identity` is the flat identity, `world` the hashes that an attempt checks before it goes on.
     """
@@ -65,6 +66,7 @@ class RunState(Record, frozen=True, kw_only=True):
     tokens: Tokens = Tokens()
     generate_s: float = 0.0
     generate_tokens: int = 0
+    performance: dict[str, Any] = {}
     gates: dict[str, Any] = {}
     attempts: int = 0
     launches: int = 0

@@ -6,6 +6,7 @@ fails for it. Secrets were taken out by the engine (answers) and by the launch (
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def keep(about: dict[str, Any], *, launch_dir: Path, provenance: list[Path]) -> 
 def environment(python: str) -> dict[str, Any]:
     """Python version and packages of the interpreter that runs the server."""
     try:
-        return dict(json.loads(_output([python, "-c", PACKAGES_CODE])))
+        return dict(json.loads(command_output([python, "-c", PACKAGES_CODE])))
     except ValueError:
         return {}
 
@@ -66,7 +67,7 @@ def environment(python: str) -> dict[str, Any]:
 def gpus() -> list[dict[str, str]]:
     """The machine's NVIDIA GPUs as nvidia-smi tells them; [] where there are none."""
     query = ["nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader"]
-    rows = [line.split(", ") for line in _output(query).splitlines()]
+    rows = [line.split(", ") for line in command_output(query).splitlines()]
     return [dict(zip(GPU_FIELDS, row, strict=True)) for row in rows if len(row) == len(GPU_FIELDS)]
 
 
@@ -76,15 +77,16 @@ def endpoint_table(stats: list[EndpointStats]) -> bytes:
 
 
 def endpoint_lines(stats: list[EndpointStats]) -> list[str]:
-    """What to tell of several endpoints at the end; nothing where there was one."""
+    """What to tell of several endpoints at the end."""
     return [
         f"{one.endpoint}: {one.answered:,} answers, {one.output_tokens:,} tokens, "
         f"{sum(one.faults.values()):,} faults, set aside {one.set_aside} times"
-        for one in (stats if len(stats) > 1 else [])
+        for one in stats
     ]
 
 
-def _output(argv: list[str]) -> str:
+def command_output(argv: Sequence[str]) -> str:
+    """Standard output of a short program that ended well; "" otherwise."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

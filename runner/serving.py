@@ -79,6 +79,8 @@ class Serving:
         """Asked of a server that was just brought back, before anybody else may use it."""
         self._failure: RunnerError | None = None
         self.deaths = 0
+        self.restart_s = 0.0
+        """Time without a server, while it was brought back."""
 
     @property
     def launch(self) -> int:
@@ -149,7 +151,7 @@ class Serving:
         found = {f"server/{name}": v for name, v in told.items() if v is not None and v != NOT_TOLD}
         found["server/deaths"] = self.deaths
         stats = self.endpoint_stats()
-        for one in stats if len(stats) > 1 else []:
+        for one in stats if len(self._server.endpoints) > 1 else []:
             found[f"endpoint/{one.endpoint}/answered"] = one.answered
             found[f"endpoint/{one.endpoint}/output_tokens"] = one.output_tokens
             found[f"endpoint/{one.endpoint}/faults"] = sum(one.faults.values())
@@ -238,6 +240,7 @@ class Serving:
 
     async def _bring_back(self, reason: str) -> None:
         self.deaths += 1
+        since = time.monotonic()
         self._up.clear()
         self._say(f"server lost: {reason}; bringing it back")
         self._notify("restart", reason=reason, deaths=self.deaths)
@@ -247,6 +250,7 @@ class Serving:
         if self.check_restarted is not None:
             await self.check_restarted(pool, self._server.launch, reason)
         self._up.set()
+        self.restart_s += time.monotonic() - since
         lowered = ", ".join(f"{name}={value}" for name, value in self._server.lowered.items())
         lower = f", out of memory before, so now with {lowered}" if lowered else ""
         self._say(f"server is back (launch {self._server.launch}{lower})")

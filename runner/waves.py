@@ -66,6 +66,13 @@ class Waves:
         except Tripped as trip:
             raise bad_answers("The canary stopped the run", trip.alarm, self._decode) from trip
 
+    async def some(self, count: int) -> None:
+        """Send `count` more and wait for their ends. Raises BadAnswers at the first alarm."""
+        try:
+            await self._sender.wave(self._feed, count)
+        except Tripped as trip:
+            raise bad_answers("The measured wave stopped", trip.alarm, self._decode) from trip
+
     async def bulk(self) -> None:
         """Send all the rest. Raises BadAnswers when the breaker trips and the server stays bad."""
         while True:

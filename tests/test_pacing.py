@@ -1,4 +1,4 @@
-"""`client.concurrency: auto` against a simulated server whose best number is known, in virtual time.
+"""`client.concurrency: auto` against a simulated server with a known best number, in virtual time.
 
 The signals are late by three looks and wrong by up to a tenth, unless a test says otherwise.
 """

@@ -1,4 +1,4 @@
-"""Permits: never more out than the number, whatever it does meanwhile, and nobody waits for ever."""
+"""Permits: never more out than the number, whatever it does meanwhile; nobody waits for ever."""
 
 import asyncio
 import random

@@ -2,8 +2,9 @@
 
 import re
 
+from runner.config.prompt_schema import Part, SourceKind
 from runner.config.ranges import RANGES
-from runner.config.schema import Config, Part, SourceKind
+from runner.config.schema import Config
 from runner.errors import ConfigError
 
 FILTER_FORM = re.compile(r"\s*(\S.*?)\s*(==|!=|<=|>=|<|>|\sin\s)\s*(.*\S)\s*", re.DOTALL)

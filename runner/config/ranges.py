@@ -57,6 +57,8 @@ RANGES: dict[str, Check] = {
         "1 or more, or auto",
         lambda v: v == "auto" or (isinstance(v, int) and v >= 1),
     ),
+    "cost.gpu_hour": _AT_LEAST_0,
+    "cost.gpus": _AT_LEAST_0,
     "client.auto.first": _AT_LEAST_1,
     "client.auto.most": _AT_LEAST_1,
     "client.auto.interval_s": _POSITIVE,

@@ -33,6 +33,7 @@ from runner.export.sources import RunInput, Source, check_one_tokenizer, open_so
 from runner.export.table import FORMATS
 from runner.export.writing import Say, refusals, write_parts
 from runner.records import Record
+from runner.shards.layout import blame
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def export(
     found = survey(sources, request.policy)
     digest = _digest(found, runs, request)
     folder = ExportFolder(out.resolve())
-    with folder.held():
+    with blame(folder.path, "write an export"), folder.held():
         if overwrite and folder.digest() != digest:
             folder.clear()
         _check_same(folder, digest)

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from runner.performance import lines, read_performance
 from runner.records import Counts
 from runner.rundir import RunDir
 from runner.runs.command import Command, add_json, add_run
@@ -77,6 +78,8 @@ def _head_lines(facts: Facts) -> Iterator[tuple[str, Text]]:
         ),
     )
     yield "finish", finish_line(whole)
+    if state and (performance := read_performance(state.performance)) is not None:
+        yield from ((what, Text(text)) for what, text in lines(performance))
     if state:
         started = f", begun {age(time.time() - state.created_at)} ago" if state.created_at else ""
         launches = plural(state.launches, "server launch", many="server launches")

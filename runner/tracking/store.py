@@ -24,6 +24,8 @@ KEY_TAG = "rawtok.key"
 PARENT_TAG = "mlflow.parentRunId"
 TABLES_TAG = "mlflow.loggedArtifacts"
 CONTEXT_TAG = "mlflow.data.context"
+KIND_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""MLflow's pages then open with runs, metrics and charts, not with traces and judges."""
 
 STATUS_NAMES = {
     RunStatus.RUNNING: "RUNNING",
@@ -118,7 +120,8 @@ class MlflowStore:
         # is the working directory.
         place = None if database is None else str(database.with_name("mlartifacts"))
         try:
-            return str(self._client.create_experiment(name, artifact_location=place))
+            made = self._client.create_experiment(name, artifact_location=place, tags=KIND_TAGS)
+            return str(made)
         except self._mlflow.exceptions.MlflowException as error:
             found = self._client.get_experiment_by_name(name)  # another process was first
             if found is None:

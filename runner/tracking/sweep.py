@@ -35,6 +35,8 @@ FIGURE_NAME = "comparison.svg"
 
 PARENT_ENV = "RAWTOK_SWEEP_PARENT_RUN_ID"
 """How the jobs learn their parent, also in the processes that a launcher starts."""
+SWEEP_DIR_ENV = "RAWTOK_SWEEP_DIR"
+"""Where this process's sweep keeps its jobs.jsonl."""
 OVERRIDES_ENV = "RAWTOK_SWEEP_OVERRIDES"
 """The sweep's own overrides, one a line."""
 
@@ -48,6 +50,8 @@ class SweepJob(Record, frozen=True, kw_only=True):
     run_dir: str
     exit_code: int
     status: str
+    reason: str = ""
+    """Why it did not end well, "" when it did."""
     mlflow_run_id: str = ""
     overrides: list[str] = msgspec.field(default_factory=list)
     metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
@@ -166,6 +170,7 @@ def comparison(jobs: Sequence[SweepJob]) -> dict[str, list[Any]]:
         "what differs": differing(jobs),
         "status": [job.status for job in jobs],
         "exit code": [job.exit_code for job in jobs],
+        "reason": [storable(job.reason) for job in jobs],
     }
     for key in metric_keys(jobs):
         columns[storable(key)] = [cell(job.metrics.get(key)) for job in jobs]

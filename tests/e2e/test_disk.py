@@ -44,7 +44,12 @@ def test_a_file_that_cannot_grow_stops_the_run_and_the_same_command_continues(
     most_bytes: int,
 ) -> None:
     rows = prompt_file(tmp_path / "rows.jsonl", ROWS)
-    job = [*attach(fake(min_output=700, max_output=1000)), "source=file", f"source.path={rows}", "sampling.max_new_tokens=1024"]
+    job = [
+        *attach(fake(min_output=700, max_output=1000)),
+        "source=file",
+        f"source.path={rows}",
+        "sampling.max_new_tokens=1024",
+    ]
     stopped = run_limited(outputs, job, most_bytes)
     assert stopped.code == 1, stopped.text
     assert "EFBIG" in stopped.text or "File too large" in stopped.text

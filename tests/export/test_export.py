@@ -383,3 +383,47 @@ def test_a_run_without_a_sample_exports_nothing_and_says_so(
     manifest = exported(make_run([Spec(0, state="pending")]))
     assert manifest.counts.samples == 0
     assert (tmp_path / "out" / "left_out.jsonl").read_bytes() == b""
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from runner.errors import MachineError
+from runner.export import Policy, Request, export
+from runner.rundir import RunDir
+from tests.export.conftest import given
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+request = Request(to=sys.argv[3], policy=Policy(part_bytes=6000))
+try:
+    export([given(RunDir(Path(sys.argv[1])))], Path(sys.argv[2]), request)
+except MachineError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.parametrize("to", ["pretokenized", "hf"])
+def test_a_full_disk_is_told_and_the_same_command_goes_on(
+    make_run: MakeRun, tmp_path: Path, exported: Export, to: str
+) -> None:
+    run = make_run(MANY)
+    full = subprocess.run(
+        [sys.executable, "-c", FULL, str(run.path), str(tmp_path / "full"), to],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert full.returncode == 1
+    assert "could not write an export" in full.stderr
+    assert not (tmp_path / "full" / "manifest.json").exists()
+    for out in ("full", "whole"):
+        exported(run, to=to, out=out, part_bytes=6000)
+    assert tree(tmp_path / "full") == tree(tmp_path / "whole")
+
+
+def test_a_place_that_is_no_folder_is_told(
+    make_run: MakeRun, tmp_path: Path, exported: Export
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(MachineError, match="could not write an export"):
+        exported(make_run([Spec(0)]))

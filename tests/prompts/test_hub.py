@@ -229,3 +229,10 @@ def test_a_data_set_comes_from_the_hub_and_its_commit_is_the_identity(tmp_path: 
     assert any(f"/resolve/{COMMIT}/train.jsonl" in path for path in asked)
     pinned = {"id": MAGICODER, "revision": COMMIT}
     assert try_hub(tmp_path, pinned, HF_HUB_OFFLINE="1") == found[:1]
+
+
+def test_datasets_is_known_to_one_module_and_imported_late() -> None:
+    users = [p.name for p in (ROOT / "runner").rglob("*.py") if "import datasets" in p.read_text()]
+    assert users == ["hub.py"]
+    code = "import sys, runner.prompts.parts; sys.exit('datasets' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

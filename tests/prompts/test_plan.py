@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from runner.config import Config
 from runner.errors import ConfigError
@@ -317,6 +318,22 @@ def test_a_total_is_shared_out_by_weight(planned: Planned) -> None:
     resolved, _ = planned("category=all", "category.total=27", "category.parts.B6.weight=2")
     seen = Counter(p.category for p in read_plan(resolved.run))
     assert seen == {**{f"B{n}": 3 for n in (1, 2, 3, 4, 5, 7, 8)}, "B6": 6}
+
+
+def test_the_category_that_the_readme_shows(planned: Planned, tmp_path: Path) -> None:
+    """Its settings work; only the path is another."""
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    block = next(b for b in readme.split("```yaml\n")[1:] if "name: tides" in b).split("```")[0]
+    write(tmp_path / "tides.jsonl", [{"question": "When?", "time": "7:00"}])
+    part = OmegaConf.create(block.replace("/data/tides.parquet", f"{tmp_path}/tides.jsonl"))
+    base = OmegaConf.to_container(part)
+    assert isinstance(base, dict)
+    file = base["parts"]["tides"]["file"]
+    resolved, _ = planned(
+        "source=file", f"source.path={file['path']}", f"source.adapter={file['adapter']}",
+        f"source.columns.prompt={file['columns']['prompt']}",
+    )  # fmt: skip
+    assert ids(resolved.run) == ["B4-0-0"]
 
 
 def test_a_total_and_a_count_contradict_each_other(config: Callable[..., Config]) -> None:
