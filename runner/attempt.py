@@ -9,14 +9,12 @@ tracking knows. Exit codes: runner.errors.
 
 import asyncio
 import os
-import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     closing,
-    contextmanager,
     suppress,
 )
 from typing import Any
@@ -24,53 +22,44 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from runner.budget import WHOLE, Budget
 from runner.conclusion import check, conclude
-from runner.config import Prepare, to_yaml
+from runner.config import Prepare
 from runner.display import Display
 from runner.ending import summarize
 from runner.engines.base import Engine
 from runner.engines.opening import open_engine
-from runner.errors import ConfigError, Enough, Interrupted, RunnerError
-from runner.estimate import LEAST_WAVE, WAVE_TURNOVERS, estimate_rest, lines
+from runner.errors import Interrupted, RunnerError
 from runner.flow import Flow, most_in_flight
-from runner.generate import Feed, Origin, Request, Sender, requests_of
 from runner.gpuwatch import GpuWatch
-from runner.identity import digest_of
-from runner.ledger import count, owed
+from runner.ledger import count
 from runner.mirror import log_end, log_start
 from runner.model import RunModel, expected_of
-from runner.monitor import Monitor
 from runner.notify import EVENT_OF_STATUS, Notifier
 from runner.performance import Spent, measure
-from runner.permits import Permits
-from runner.plan import Limits, PromptReader, make_plan, part_budgets
-from runner.provenance import collect
+from runner.plan import Limits, make_plan
+from runner.provenance import collect, settings_yaml
 from runner.recorder import Recorder
 from runner.records import RunStatus
 from runner.resolve import Resolved, model_facts
 from runner.reuse import take_over
-from runner.rundir import HEARTBEAT_S, RunState, Tokens, append_line, replace_file
+from runner.rundir import RunState, append_line, replace_file
+from runner.sending import Sending
 from runner.serverfacts import describe, endpoint_lines, endpoint_table, keep
 from runner.servers.base import Endpoint
 from runner.serving import Serving
 from runner.shards.layout import disk_error
 from runner.sharing import Shared
-from runner.shortcanary import ShortCanary
 from runner.space import check_space
+from runner.standing import Standing, outcome_of_gates
 from runner.stopping import Stop
-from runner.tail import rearranged
-from runner.tasks import run_beside
 from runner.tracking import Tracker, default_uri, open_tracker
+from runner.tracking.masking import mask_text
 from runner.tracking.sweep import PARENT_ENV, name_in_sweep
 from runner.validate import Judge
-from runner.watch import Watch
-from runner.waves import Waves, open_waves, spread_first
 from runner.world import check_world, flags_world, server_world
 
 ONLINE = "online"
 """The verdict set that a run's own counts follow."""
-_STATUS = {0: RunStatus.INTERRUPTED, 3: RunStatus.STOPPED_BAD_DATA, 130: RunStatus.INTERRUPTED}
 
 
 class Attempt:
@@ -84,23 +73,12 @@ class Attempt:
         self.rundir = resolved.run
         self.console = console
         self.shared = shared
-        self._found = state
-        self.state = msgspec.structs.replace(
-            state,
-            status=RunStatus.RUNNING,
-            reason="",
-            attempts=state.attempts + 1,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-        )
-        self.folder = self.rundir.attempt(self.state.attempts)
+        self.standing = Standing(resolved.run, state)
+        self.folder = self.rundir.attempt(self.standing.state.attempts)
         self.display = Display(console, self.folder / "log.txt")
         self.stop = Stop(self.display.say)
         self.notifier = Notifier(self.config.notify, self.rundir.path, say=self.display.say)
-        self._recorder: Recorder | None = None
         self._judge: Judge | None = None
-        self._mlflow_run_id: Callable[[], str] = lambda: ""
-        self._generating_since: tuple[float, int] | None = None
         self._flow = Flow(self.config.client)
         self._spent = Spent()
         self._gpu = GpuWatch()
@@ -111,38 +89,34 @@ class Attempt:
             try:
                 self._enter()
                 code = self.shared.run(self._work())
-                self._save(status=RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
+                self.standing.save(**outcome_of_gates(code))
             except RunnerError as error:
                 code = self._stopped(error)
             except OSError as error:  # whatever file it was: what is durable stays, and continues
                 code = self._stopped(disk_error(error, self.rundir.path, "go on"))
             except BaseException as error:
-                self._save(status=RunStatus.FAILED, reason=f"{type(error).__name__}: {error}")
+                self.standing.save(
+                    status=RunStatus.FAILED, reason=f"{type(error).__name__}: {error}"
+                )
                 raise
             finally:
                 self._notify_end()
-        stats = self._recorder.stats if self._recorder is not None else None
-        summarize(self.console, self.rundir, self.state, stats)
+        recorder = self.standing.recorder
+        stats = recorder.stats if recorder is not None else None
+        summarize(self.console, self.rundir, self.standing.state, stats)
         return code
 
     def _stopped(self, error: RunnerError) -> int:
         """Tell of an end that was not the run's own; gives its exit code."""
         try:
-            self._save(**self._outcome(error))
+            self.standing.save(**self.standing.outcome_of(error))
         except OSError as full:
             self.display.say(f"run.json could not be replaced: {full.strerror}")
         self.display.say(f"stopped: {error}")
         return error.exit_code
 
-    def _outcome(self, error: RunnerError) -> dict[str, Any]:
-        """How run.json tells of an end; a refused command leaves a run's status as it was."""
-        if isinstance(error, ConfigError) and self._found.attempts:
-            return {"status": self._found.status, "reason": self._found.reason}
-        status = _STATUS.get(error.exit_code, RunStatus.FAILED)
-        return {"status": status, "reason": str(error)}
-
     def _notify_end(self) -> None:
-        state = self.state
+        state = self.standing.state
         self.notifier.send(
             EVENT_OF_STATUS.get(state.status, "failed"),
             status=state.status.value,
@@ -153,61 +127,41 @@ class Attempt:
 
     def _enter(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(self.folder / "overrides.txt", "\n".join(self.resolved.overrides).encode())
-        text = to_yaml(self.config).encode()
+        replace_file(
+            self.folder / "overrides.txt", mask_text("\n".join(self.resolved.overrides)).encode()
+        )
+        text = settings_yaml(self.config).encode()
         for path in (self.folder / "config.yaml", self.rundir.config_yaml):
             replace_file(path, text)
         provenance = msgspec.json.format(msgspec.json.encode(collect()), indent=2)
         for path in (self.folder / "provenance.json", self.rundir.provenance_json):
             replace_file(path, provenance)
-        self._save()
-        verb = "continuing" if self.state.attempts > 1 else "new run"
+        self.standing.save()
+        verb = "continuing" if self.standing.state.attempts > 1 else "new run"
         self.display.say(f"{verb}: {self.rundir.path}")
 
-    def _save(self, **changes: Any) -> None:
-        """run.json as things stand."""
-        recorder = self._recorder
-        if recorder is not None:
-            whole = recorder.stats.all()
-            changes |= {
-                "counts": recorder.counts,
-                "unplanned": recorder.unplanned,
-                "tokens": Tokens(prompt=whole.prompt_tokens, output=whole.output_tokens),
-            }
-            if self._generating_since is not None:
-                since, tokens_then = self._generating_since
-                now = time.monotonic()
-                changes["generate_s"] = self.state.generate_s + now - since
-                changes["generate_tokens"] = (
-                    self.state.generate_tokens + whole.output_tokens - tokens_then
-                )
-                self._generating_since = now, whole.output_tokens
-        if mlflow_run_id := self._mlflow_run_id():
-            changes["mlflow_run_id"] = mlflow_run_id
-        self.state = msgspec.structs.replace(self.state, heartbeat=time.time(), **changes)
-        self.rundir.write(self.state)
-
     async def _work(self) -> int:
-        with self.stop.on_signals(), self._tracker() as tracker, self._heartbeat():
-            log_start(tracker, self.resolved, self.state, self.folder)
-            self._mlflow_run_id = lambda: tracker.mlflow_run_id
+        with self.stop.on_signals(), self._tracker() as tracker, self.standing.heartbeat():
+            log_start(tracker, self.resolved, self.standing.state, self.folder)
+            self.standing.mlflow_run_id = lambda: tracker.mlflow_run_id
             try:
                 with closing(self._open_model()) as model:
                     code = await self._stages(model, tracker)
             except RunnerError as error:
-                self._leave(tracker, **self._outcome(error))
+                self._leave(tracker, **self.standing.outcome_of(error))
                 raise
-            self._leave(tracker, status=RunStatus.DONE if code == 0 else RunStatus.GATE_FAILED)
+            self._leave(tracker, **outcome_of_gates(code))
             return code
 
     def _leave(self, tracker: Tracker, **outcome: Any) -> None:
         """The end, as run.json, the report and tracking tell it."""
         if self._flow.meter.began is not None:
             outcome["performance"] = self._performance()
-        self._save(**outcome)
-        stats = self._recorder.stats if self._recorder is not None else None
-        log_end(tracker, self.rundir, self.state, stats, say=self.display.say)
-        tracker.finish(self.state.status)
+        self.standing.save(**outcome)
+        recorder = self.standing.recorder
+        stats = recorder.stats if recorder is not None else None
+        log_end(tracker, self.rundir, self.standing.state, stats, say=self.display.say)
+        tracker.finish(self.standing.state.status)
 
     def _performance(self) -> dict[str, Any]:
         """How fast this attempt was, also kept in its folder."""
@@ -218,22 +172,6 @@ class Attempt:
         replace_file(self.folder / "performance.json", text)
         return plain
 
-    @contextmanager
-    def _heartbeat(self) -> Iterator[None]:
-        """run.json is rewritten every HEARTBEAT_S, whatever the attempt is at."""
-
-        async def beat() -> None:
-            while True:
-                await asyncio.sleep(HEARTBEAT_S)
-                with suppress(OSError):  # a full disk is met, and told of, by what needs it
-                    self._save()
-
-        beating = asyncio.ensure_future(beat())
-        try:
-            yield
-        finally:
-            beating.cancel()
-
     def _tracker(self) -> AbstractContextManager[Tracker]:
         tracking = self.config.tracking
         return open_tracker(
@@ -241,7 +179,7 @@ class Attempt:
             run_dir=self.rundir.path,
             uri=tracking.uri or default_uri(self.rundir.path.parent.parent),
             experiment=tracking.experiment,
-            run_name=name_in_sweep(self.resolved.overrides, otherwise=self.state.run_id),
+            run_name=name_in_sweep(self.resolved.overrides, otherwise=self.standing.state.run_id),
             parent_run_id=os.environ.get(PARENT_ENV, ""),
             flush_timeout_s=tracking.flush_timeout_s,
             say=self.display.say,
@@ -250,19 +188,19 @@ class Attempt:
     def _open_model(self) -> RunModel:
         """The model, checked against the run's world, its tokenizer kept in the run."""
         model = RunModel(self.config, self.resolved.model)
-        before = self.state.world
+        before = self.standing.state.world
         self._check_world(model.world | flags_world(self.config.server))
-        if not self.rundir.profile_json.is_file() or self.state.world != before:
+        if not self.rundir.profile_json.is_file() or self.standing.state.world != before:
             model.keep_in(self.rundir)
         return model
 
     def _check_world(self, now: dict[str, str]) -> None:
         """Refuse to go on in another world; keep what is new of it, and what was accepted."""
-        accepted = check_world(self.state.world, now, self.config.resume.accept)
+        accepted = check_world(self.standing.state.world, now, self.config.resume.accept)
         for change in accepted:
             append_line(self.folder / "accepted.jsonl", change)
             self.display.say(f"accepted: {change.name} was {change.was}, is {change.now}")
-        self._save(world=self.state.world | now)
+        self.standing.save(world=self.standing.state.world | now)
 
     async def _stages(self, model: RunModel, tracker: Tracker) -> int:
         if self.config.prepare is Prepare.only:
@@ -305,9 +243,9 @@ class Attempt:
         counts = await asyncio.to_thread(
             count, self.rundir, ONLINE, max_attempts=config.client.retry.max_attempts
         )
-        self._save(counts=counts)
+        self.standing.save(counts=counts)
         if counts.pending:
-            warning = await asyncio.to_thread(check_space, self.rundir, config, self.state)
+            warning = await asyncio.to_thread(check_space, self.rundir, config, self.standing.state)
             if warning:
                 self.display.say(warning)
 
@@ -329,14 +267,14 @@ class Attempt:
             config.server,
             model_facts(config, files),
             launches_dir=self.folder / "launches",
-            first_launch=self.state.launches + 1,
+            first_launch=self.standing.state.launches + 1,
         ) as server:
             serving = Serving(
                 server,
                 engine,
                 self.stop,
                 say=self.display.say,
-                on_launch=lambda launch: self._save(launches=launch),
+                on_launch=lambda launch: self.standing.save(launches=launch),
                 stall_s=config.server.stall_s,
                 notify=self.notifier.send,
             )
@@ -392,177 +330,41 @@ class Attempt:
             retry_failed=self.config.resume.retry_failed,
         ) as recorder:
             recorder.attach(asyncio.get_running_loop())
-            self._recorder = recorder
+            self.standing.recorder = recorder
             try:
-                for taken in take_over(self.rundir, self.config, self.state, recorder.accept):
+                for taken in take_over(
+                    self.rundir, self.config, self.standing.state, recorder.accept
+                ):
                     append_line(self.folder / "reused.jsonl", taken)
                     self.display.say(str(taken))
                     await recorder.settle()
                 if recorder.counts.pending:
-                    await self._send(model, tracker, serving, starting, judge)
-                    await recorder.settle()
-                    self._estimate(recorder)
-                    self._leave_rest(recorder)
+                    sending = Sending(
+                        self.config,
+                        self.rundir,
+                        self.folder,
+                        self.standing,
+                        recorder,
+                        model,
+                        judge,
+                        flow=self._flow,
+                        spent=self._spent,
+                        gpu=self._gpu,
+                        stop=self.stop,
+                        display=self.display,
+                    )
+                    await sending.send_all(serving, starting, tracker)
             finally:
                 with suppress(RunnerError):
                     await recorder.settle()
-                self._save()
-                self._generating_since = None
-
-    async def _send(
-        self,
-        model: RunModel,
-        tracker: Tracker,
-        serving: Serving,
-        starting: "asyncio.Future[None]",
-        judge: Judge,
-    ) -> None:
-        assert self._recorder is not None  # noqa: S101 - set by _generate
-        sampling = model.sampling
-        origin = Origin(
-            run_id=self.state.run_id,
-            mode=self.config.mode.name,
-            sampling_digest=digest_of(msgspec.to_builtins(sampling))[:16],
-            attempt=self.state.attempts,
-        )
-        watch = Watch(self.config.breaker, judge.expected)
-        flow = self._flow
-        sender = Sender(
-            serving,
-            self._recorder,
-            sampling,
-            origin,
-            self.config.client,
-            self.stop,
-            watch,
-            self._budget(),
-            flow,
-        )
-        monitor = Monitor(
-            self._recorder,
-            sender,
-            self.display,
-            tracker,
-            interval_s=self.config.tracking.interval_s,
-            server_figures=serving.figures,
-        )
-        feed = Feed(self._requests(model, flow.permits), flow.ahead, self.stop)
-        await self._until_ready(starting)
-        background = [feed.fill(), serving.keep(), monitor.watch()]
-        log = self.folder / "canary.jsonl"
-        short = ShortCanary(model, judge, origin, self.config, log=log)
-        say = self.display.say
-        background += flow.background(serving.look, folder=self.folder, say=say)
-        background.append(self._gpu.watch())
-        opened = open_waves(serving, sender, feed, watch, short, model.tokenizer.decode, say=say)
-        waves = self._waves(opened, monitor)
-        await run_beside(waves, background, self._drain_limit())
-        monitor.track()
-        if self.stop.requested:
-            raise Interrupted(
-                f"{self.stop.signal}: everything finished is saved.",
-                next_step="the same command continues",
-            )
-
-    def _budget(self) -> Budget:
-        assert self._recorder is not None  # noqa: S101 - set by _generate
-        most, parts = self.config.sampling.max_new_tokens, self.config.category.parts
-        categories = self._recorder.stats.categories.items()
-        return Budget(
-            {WHOLE: self.config.budget.output_tokens, **part_budgets(self.config)},
-            guesses={n: min(p.expected.output_tokens or most, most) for n, p in parts.items()},
-            spent={name: (one.output_tokens, one.samples) for name, one in categories},
-        )
-
-    def _estimate(self, recorder: Recorder) -> None:
-        """Tell what is still to come, and stop. Raises Enough."""
-        if not self.config.estimate or not recorder.counts.pending:
-            return
-        speed = measure(
-            self._flow.meter, self._spent, self._gpu, self.config.cost, now_s=time.monotonic()
-        )
-        made = estimate_rest(self.rundir, self.config, recorder, speed)
-        if made is None:
-            raise Enough("The wave was too short to estimate from.")
-        replace_file(self.folder / "estimate.json", msgspec.json.encode(made))
-        raise Enough(
-            "\n  ".join(["Estimated; what was measured is kept.", *lines(made)]),
-            next_step="the same command without estimate=true goes on",
-        )
-
-    def _leave_rest(self, recorder: Recorder) -> None:
-        """All was sent, or a budget is why not."""
-        left = recorder.counts.pending
-        if left and (self.config.budget.output_tokens or part_budgets(self.config)):
-            recorder.leave_rest()
-            self.display.say(
-                f"budget spent: {left:,} samples are skipped; a larger budget.output_tokens "
-                "sends them"
-            )
-
-    def _requests(self, model: RunModel, permits: Permits) -> Iterator[Request]:
-        assert self._recorder is not None  # noqa: S101 - set by _generate
-        planned = owed(
-            self.rundir,
-            max_attempts=self.config.client.retry.max_attempts,
-            retry_failed=self.config.resume.retry_failed,
-        )
-        planned = rearranged(planned, self.config, self._recorder, permits)
-        count, parts = self.config.canary.count, len(self.config.category.parts)
-        ordered = spread_first(planned, count, parts)
-        return requests_of(ordered, PromptReader(self.rundir), model.ahead)
-
-    async def _until_ready(self, starting: "asyncio.Future[None]") -> None:
-        stopping = asyncio.ensure_future(self.stop.draining.wait())
-        try:
-            both: list[asyncio.Future[Any]] = [starting, stopping]
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done():
-                raise Interrupted(
-                    f"{self.stop.signal} while the server was starting.",
-                    next_step="the same command continues",
-                )
-            await starting
-        finally:
-            stopping.cancel()
-
-    async def _waves(self, waves: Waves, monitor: Monitor) -> None:
-        with self._spent.during("canary"):
-            await waves.canary(self.config.canary)
-        if self._recorder is not None:
-            await self._recorder.settle()  # the canary's tokens must not count as the bulk's
-            self.display.say(self._recorder.echo_line)
-        monitor.stage = "generating"
-        with self._timed():
-            if self.config.estimate:
-                width = self._flow.permits.number
-                await waves.some(max(LEAST_WAVE, WAVE_TURNOVERS * width))
-            else:
-                await waves.bulk()
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """What happens inside counts as generating (run.json's generate_s)."""
-        if self._recorder is not None:
-            tokens = self._recorder.stats.all().output_tokens
-            self._generating_since = time.monotonic(), tokens
-        self._flow.meter.begin()
-        try:
-            yield
-        finally:
-            self._flow.meter.end()
-            self._save()
-
-    async def _drain_limit(self) -> None:
-        await self.stop.draining.wait()
-        await asyncio.sleep(self.config.shutdown.drain_s)
-        self.display.say(f"drain limit of {self.config.shutdown.drain_s:.0f} s is over")
+                self.standing.settled()
 
     def _check_gates(self) -> int:
-        if self._recorder is None:
+        recorder = self.standing.recorder
+        if recorder is None:
             return 0
         findings = conclude(self.rundir, ONLINE, self._judge) if self._judge is not None else []
-        stats = self._recorder.stats
+        stats = recorder.stats
         gates = check(self.config.gates, stats, findings, say=self.display.say)
-        self._save(gates={gate.name: msgspec.to_builtins(gate) for gate in gates})
+        self.standing.save(gates={gate.name: msgspec.to_builtins(gate) for gate in gates})
         return 3 if any(gate.failed for gate in gates) else 0

@@ -65,7 +65,7 @@ def read_vocab(path: Path) -> GgufVocab:
 def _build(tokens: list[str], types: list[int], merges: list[str], *, digits: bool) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     vocabulary = {token: i for i, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs))
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)

@@ -64,6 +64,7 @@ KEY_CLASSES: tuple[tuple[str, KeyClass], ...] = (
     ("tracking.*", KeyClass.FREE),
     ("client.*", KeyClass.FREE),
     ("cost.*", KeyClass.FREE),
+    ("tuning.*", KeyClass.FREE),
     ("canary.*", KeyClass.FREE),
     ("breaker.*", KeyClass.FREE),
     ("gates", KeyClass.FREE),

@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
+
+from runner.config import Config, to_yaml
 from runner.config.secrets import shown_overrides
+from runner.tracking.masking import mask_value
 
 PACKAGES = (
     "rawtok",
@@ -28,6 +32,22 @@ PACKAGES = (
     "numpy",
     "xllamacpp",
 )
+
+
+def settings_yaml(config: Config) -> str:
+    """The resolved config as YAML without secrets: for the run directory, which is copied, shared
+    and sent to MLflow. A password in an address, and the value of a key that names a secret, is
+    `***`."""
+    plain = yaml.safe_load(to_yaml(config))
+    return str(yaml.safe_dump(_masked(plain), sort_keys=False, allow_unicode=True))
+
+
+def _masked(value: Any, path: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _masked(inner, f"{path}.{key}") for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(inner, path) for inner in value]
+    return mask_value(path, value) if isinstance(value, str | int | float) else value
 
 
 def collect() -> dict[str, Any]:

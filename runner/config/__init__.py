@@ -93,6 +93,7 @@ __all__ = [
     "SpecialTokens",
     "Tracking",
     "TrackingKind",
+    "Tuning",
     "TurnPolicy",
     "check_ranges",
     "check_together",

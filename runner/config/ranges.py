@@ -57,6 +57,8 @@ RANGES: dict[str, Check] = {
         "1 or more, or auto",
         lambda v: v == "auto" or (isinstance(v, int) and v >= 1),
     ),
+    "tuning.trial_s": _POSITIVE,
+    "tuning.give_up_below": _SHARE,
     "cost.gpu_hour": _AT_LEAST_0,
     "cost.gpus": _AT_LEAST_0,
     "client.auto.first": _AT_LEAST_1,

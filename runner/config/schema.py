@@ -247,6 +247,15 @@ class Notify:
 
 
 @dataclass
+class Tuning:
+    """`trial_s` makes a run a trial of its settings (runner.tuning): it ends after so many seconds
+    of its steady window, or sooner once it is surely slower than `give_up_below` of the best."""
+
+    trial_s: float | None = None
+    give_up_below: float = 0.7
+
+
+@dataclass
 class Cost:
     """For GPU hours and cost: the price of one GPU for an hour, and how many GPUs the server holds
     (null: those that nvidia-smi shows on this machine)."""
@@ -293,4 +302,5 @@ class Config:
     preview: int = 0
     estimate: bool = False
     cost: Cost = field(default_factory=Cost)
+    tuning: Tuning = field(default_factory=Tuning)
     paths: Paths = MISSING

@@ -220,7 +220,7 @@ says so. Whoever is not exported is named in DIR/left_out.jsonl with the reason.
 The same command goes on after a kill and does nothing when all is there.
 
   python -m runner.runs export latest --out data
-  python -m runner.runs export latest --out data --drop flag --keep length_in_answer
+  python -m runner.runs export latest --out data --drop flag --keep loop
   python -m runner.runs export RUN RUN --out data --max-length 8192 --over-length cut \\
       --split train=0.98,eval=0.02 --shuffle
   python -m runner.runs export latest --to vocabulary --draft-size 32000 --out vocab
