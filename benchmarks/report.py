@@ -7,6 +7,7 @@ tokens with a few that are very long or hostile, a verdict on each.
 """
 
 import argparse
+import functools
 import resource
 import tempfile
 import time
@@ -19,7 +20,10 @@ from runner.records import JudgedVerdict, Outcome
 from runner.report import REPORT_NAME, make_report
 from runner.rundir import RunDir, replace_file
 from runner.shards import ShardWriter
+from tests.runs import conftest
 from tests.runs.conftest import MAX_U64, Spec, state_of, write_tokenizer
+
+conftest.ids = functools.cache(conftest.ids)  # the same texts come again and again
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[2J" * 400
 REASONS = (
@@ -34,8 +38,8 @@ def spec_of(row: int) -> Spec:
     if row % 9 == 0:
         validator, reason, severity = REASONS[row // 9 % 3]
         verdicts[validator] = JudgedVerdict(outcome=Outcome.FAIL, reason=reason, severity=severity)
-    text = HOSTILE if row % 5000 == 0 else f"{row} and some words " * (1 + row % 40)
-    output = f"{text}</think>It is {row}.<|im_end|>"
+    text = HOSTILE if row % 5000 == 0 else "and some words " * (1 + row % 40)
+    output = f"{text}</think>It is {row % 97}.<|im_end|>"
     return Spec(row, output=output, category=f"B{row % 8 + 1}", verdicts=verdicts)
 
 

@@ -36,6 +36,10 @@ relative path works for `python -m runner` but not for the console script."""
 
 _WORST_FIRST = (130, 1, 2, 3, 0)
 _exit_codes: list[int] = []
+_speed: dict[str, float] = {}
+"""Of the trial that just ended."""
+_tuning: set[Path] = set()
+"""Folders of the searches that this process worked on."""
 _closing = ExitStack()
 """What the jobs of this process share; closed when the last one has ended."""
 _shared: list["Shared"] = []
@@ -55,17 +59,20 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
 
     composed = hydra.main(version_base="1.3", config_path=CONF, config_name="config")
 
-    def one(cfg: DictConfig) -> None:
+    def one(cfg: DictConfig) -> float | None:
+        """What a sweeper searches by: a trial's speed, None for anything else."""
+        _speed.clear()
         try:
             config = parse(cfg)
         except RunnerError as error:
             _note(error.exit_code, None, why=str(error))
             _exit_codes.append(complain(error))
-            return
+            return None
         try:
             _exit_codes.append(job(config))
         except RunnerError as error:
             _exit_codes.append(complain(error))
+        return next(iter(_speed.values()), None)
 
     try:
         with _closing:
@@ -82,6 +89,10 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
         from runner.sweeping import end_sweep  # late: only a sweep needs it
 
         _exit_codes.extend(end_sweep(lambda text: sys.stderr.write(f"{text}\n")))
+    for folder in _tuning:
+        from runner.tuning import end_tuning  # late: only a search needs it
+
+        _exit_codes.extend(end_tuning(folder, lambda text: sys.stderr.write(f"{text}\n")))
     sys.exit(worst(_exit_codes))
 
 
@@ -96,12 +107,23 @@ def _run(config: Config) -> int:
     try:
         resolved = Resolved(config, list(hydra_config.overrides.task))
         code = work(resolved, _shared_by_jobs(hydra_config.mode))
+        if config.tuning.trial_s is not None:
+            _note_trial(resolved)
     except RunnerError as error:
         code, why = error.exit_code, str(error)
         raise
     finally:
         _note(code, resolved, why=why)
     return code
+
+
+def _note_trial(resolved: "Resolved") -> None:
+    from runner.tuning import folder_of, point_of  # late: only a search needs it
+
+    point = point_of(resolved.config, resolved.run)
+    if point is not None and point.tokens_per_s is not None:
+        _speed["tokens_per_s"] = point.tokens_per_s
+    _tuning.add(folder_of(resolved.config))
 
 
 def _note(code: int, resolved: "Resolved | None", *, why: str) -> None:

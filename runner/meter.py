@@ -12,7 +12,8 @@ times are counted by their value, rounded to three digits.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import floor, log10
 
 import msgspec
@@ -72,6 +73,15 @@ class Meter:
         self._most_in_flight = self._in_flight = 0
         self._moved_s = 0.0
         self._latest: deque[float] = deque(maxlen=LATEST)
+
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """What happens inside is the bulk."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
 
     def begin(self) -> None:
         """The bulk begins."""

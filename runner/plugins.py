@@ -5,8 +5,11 @@ One that judges samples has `check`, one that judges the whole set of them has `
 A plugin that cannot be imported or built is a ConfigError naming the key, never a warning.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from hydra import compose, initialize_config_dir
@@ -85,13 +88,35 @@ def _slots(concurrency: int | str) -> int:
     return AUTO_SLOTS if isinstance(concurrency, str) else concurrency
 
 
+def trials_left(wanted: int, database: str, study: str) -> int:
+    """How many trials a search still owes: those that its study has ended are not done again.
+
+    `database` is the study's sqlite file; it and its folder are made where they are not there. A
+    trial that was running when the search was killed did not end.
+    """
+    path = Path(database)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ended = (
+        "select count(*) from trials join studies using (study_id) "
+        "where study_name = ? and state in ('COMPLETE', 'FAIL')"
+    )
+    with closing(sqlite3.connect(path)) as opened:
+        try:
+            (done,) = opened.execute(ended, (study,)).fetchone()
+        except sqlite3.OperationalError:  # no study was begun there
+            done = 0
+    return max(0, wanted - int(done))
+
+
 def register_schema() -> None:
     """Make the typed config known to Hydra as `_schema` (first in conf/config.yaml's defaults).
 
     Mappings whose keys are the user's own take new ones without a `+`. `${slots:NUMBER}` is that
     number, or `AUTO_SLOTS` for `auto`: for servers that must be told how many requests they serve.
+    `${trials_left:N,FILE,STUDY}`: see `trials_left`.
     """
     OmegaConf.register_new_resolver("slots", _slots, replace=True)
+    OmegaConf.register_new_resolver("trials_left", trials_left, replace=True)
     schema = OmegaConf.structured(Config)
     for name in ("gates", "validators"):
         schema[name]._set_flag("struct", False)

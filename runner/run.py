@@ -21,6 +21,7 @@ from runner.rundir import RunState
 from runner.samerun import grown
 from runner.servers.flags import check_flags
 from runner.sharing import Shared
+from runner.tuning import run_trial
 
 
 def run(config: Config, overrides: list[str], shared: Shared) -> int:
@@ -46,7 +47,10 @@ def work(resolved: Resolved, shared: Shared) -> int:
             return 0 if state.status is RunStatus.DONE else BadAnswers.exit_code
         if config.prepare is not Prepare.only and not check_flags(config.server):
             console.print("server flags: not checked, since its --help could not be had")
-        return Attempt(resolved, state, console, shared).run()
+        attempt = Attempt(resolved, state, console, shared)
+        if config.tuning.trial_s is None:
+            return attempt.run()
+        return run_trial(config, resolved.run, resolved.overrides, attempt.run)
 
 
 def read_or_begin(resolved: Resolved) -> RunState:

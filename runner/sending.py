@@ -30,8 +30,9 @@ from runner.shortcanary import ShortCanary
 from runner.standing import Standing
 from runner.stopping import Stop
 from runner.tail import rearranged
-from runner.tasks import run_beside
+from runner.tasks import first, run_beside
 from runner.tracking import Tracker
+from runner.tuning import trial_over
 from runner.validate import Judge
 from runner.watch import Watch
 from runner.waves import Waves, open_waves, spread_first
@@ -68,6 +69,7 @@ class Sending:
         self._gpu = gpu
         self._stop = stop
         self._display = display
+        self._trial_shown = ""
 
     async def send_all(
         self, serving: Serving, starting: "asyncio.Future[None]", tracker: Tracker
@@ -76,7 +78,7 @@ class Sending:
 
         Raises:
             Interrupted: a signal; what was finished is saved.
-            Enough: `estimate=true`, and its wave is measured.
+            Enough: `estimate=true`, and its wave is measured; or a trial is over.
             BadAnswers, ServerError, MachineError: the run must stop; what was accepted stays.
         """
         config, model, display = self._config, self._model, self._display
@@ -111,7 +113,7 @@ class Sending:
         short = ShortCanary(model, self._judge, origin, config, log=log)
         decode = model.tokenizer.decode
         waves = open_waves(serving, sender, feed, watch, short, decode, say=display.say)
-        limit = drain_limit(self._stop, config.shutdown.drain_s, display.say)
+        limit = self._limit()
         await run_beside(self._waves(waves, monitor), background, limit)
         monitor.track()
         if self._stop.requested:
@@ -120,8 +122,17 @@ class Sending:
                 next_step="the same command continues",
             )
         await self._recorder.settle()
+        if self._trial_shown:
+            raise Enough(f"The trial is over: {self._trial_shown}.")
         self._estimate()
         self._leave_rest()
+
+    async def _limit(self) -> None:
+        """Returns when sending must end although more is owed: long enough after a signal, or when
+        a trial has shown enough."""
+        drained = drain_limit(self._stop, self._config.shutdown.drain_s, self._display.say)
+        shown = await first(drained, trial_over(self._flow.meter, self._config))
+        self._trial_shown = shown if isinstance(shown, str) else ""
 
     def _origin(self) -> Origin:
         sampling = msgspec.to_builtins(self._model.sampling)
@@ -159,7 +170,7 @@ class Sending:
         await self._recorder.settle()  # the canary's tokens must not count as the bulk's
         self._display.say(self._recorder.echo_line)
         monitor.stage = "generating"
-        with self._standing.generating():
+        with self._standing.generating(), self._flow.meter.bulk():
             if self._config.estimate:
                 await waves.some(max(LEAST_WAVE, WAVE_TURNOVERS * self._flow.permits.number))
             else:

@@ -75,18 +75,15 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
     return max(measured, key=lambda trial: trial.tokens_per_s or 0.0, default=None)
 
 
-def run_trial(
-    config: Config, run: RunDir, overrides: list[str], attempt: Callable[[], int]
-) -> tuple[int, Trial]:
-    """Do a trial, or find it done: (exit code, point). A failed point is no failed command."""
+def run_trial(config: Config, run: RunDir, overrides: list[str], attempt: Callable[[], int]) -> int:
+    """Do a trial, or find it done; its exit code. A failed point is no failed command."""
     folder = folder_of(config)
-    done = next((t for t in read_trials(folder) if t.run_id == run.path.name), None)
-    if done is not None:
-        return 0, done
+    if point_of(config, run) is not None:
+        return 0
     code = attempt()
     state = run.read()
     if code not in (0, *FAILING):  # interrupted, or refused: no point at all
-        return code, Trial(run_id=state.run_id, overrides=overrides, reason=state.reason)
+        return code
     performance = read_performance(state.performance) if code == 0 else None
     trial = trial_of(state.run_id, overrides, performance, reason="" if code == 0 else state.reason)
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +92,13 @@ def run_trial(
     replace_file(folder / ADVICE_FILE, f"{advice(trials)}\n".encode())
     if best_of(trials) == trial:
         keep_best(folder, config, trial)
-    return 0, trial
+    return 0
+
+
+def point_of(config: Config, run: RunDir) -> Trial | None:
+    """What the trial with this run showed; None when it did not end yet."""
+    trials = read_trials(folder_of(config))
+    return next((t for t in trials if t.run_id == run.path.name), None)
 
 
 def trial_of(
@@ -123,28 +126,37 @@ def uncertainty(answers: float) -> float:
     return 1.645 * math.sqrt(2 / max(1.0, answers))
 
 
-async def trial_over(meter: Meter, tuning: Tuning, best_tokens_per_s: float | None) -> str:
+async def trial_over(meter: Meter, config: Config) -> str:
     """Returns when the trial has shown enough, and says why it ends. Never, when this is none."""
-    if tuning.trial_s is None:
+    if config.tuning.trial_s is None:
         await asyncio.Event().wait()
-    trial_s = tuning.trial_s or math.inf
+    best = best_of(read_trials(folder_of(config)))
+    fastest = best.tokens_per_s if best is not None else None
     while True:
         await asyncio.sleep(LOOK_S)
-        now_s = time.monotonic()
-        if meter.began is None or meter.emptying is not None:
-            continue
-        if meter.steady is None:
-            if now_s - meter.began.at_s > LONGEST_WARM_UP * trial_s:
-                return "no steady window came"
-            continue
-        seconds = now_s - meter.steady.at_s
-        if seconds >= trial_s:
-            return f"measured for {seconds:.0f} s"
-        shown = meter.totals.minus(meter.steady.totals)
-        enough = seconds >= trial_s / EARLIEST and shown.answers >= LEAST_ANSWERS
-        speed = shown.output_tokens / seconds * (1 + uncertainty(shown.answers))
-        if enough and best_tokens_per_s and speed < tuning.give_up_below * best_tokens_per_s:
-            return f"given up after {seconds:.0f} s: {speed:,.0f} tokens/s at best"
+        if why := shown(meter, config.tuning, fastest, now_s=time.monotonic()):
+            return why
+
+
+def shown(meter: Meter, tuning: Tuning, fastest: float | None, *, now_s: float) -> str:
+    """Why a trial needs to go on no longer; "" while it must. `fastest` is the best one's output
+    tokens per second."""
+    trial_s = tuning.trial_s or math.inf
+    if meter.began is None or meter.emptying is not None:
+        return ""
+    if meter.steady is None:
+        late = now_s - meter.began.at_s > LONGEST_WARM_UP * trial_s
+        return "no steady window came" if late else ""
+    seconds = now_s - meter.steady.at_s
+    if seconds >= trial_s:
+        return f"measured for {seconds:.0f} s"
+    window = meter.totals.minus(meter.steady.totals)
+    if seconds < trial_s / EARLIEST or window.answers < LEAST_ANSWERS or not fastest:
+        return ""
+    at_best = window.output_tokens / seconds * (1 + uncertainty(window.answers))
+    if at_best >= tuning.give_up_below * fastest:
+        return ""
+    return f"given up after {seconds:.0f} s with {at_best:,.0f} output tokens/s at best"
 
 
 def advice(trials: Sequence[Trial]) -> str:
@@ -156,8 +168,8 @@ def advice(trials: Sequence[Trial]) -> str:
         why = f": {failed[-1].reason.splitlines()[0]}" if failed and failed[-1].reason else ""
         return f"No trial gave a speed ({lost}{why})."
     text = (
-        f"Best of {len(trials)} trials: {_named(best, trials)} with {best.tokens_per_s:,.0f} output "
-        f"tokens/s, give or take {best.uncertainty:.0%}"
+        f"Best of {len(trials)} trials: {_named(best, trials)} with {best.tokens_per_s:,.0f} "
+        f"output tokens/s, give or take {best.uncertainty:.0%}"
     )
     second = best_of([trial for trial in trials if trial != best])
     if second is not None and second.tokens_per_s is not None:
@@ -176,7 +188,8 @@ def _named(trial: Trial, trials: Sequence[Trial]) -> str:
 
 def keep_best(folder: Path, config: Config, trial: Trial) -> None:
     """Write the best server as a preset, and an experiment that chooses it."""
-    server, told = config.server, f"# {trial.tokens_per_s or 0:,.0f} output tokens/s in {trial.run_id}\n"
+    server = config.server
+    told = f"# {trial.tokens_per_s or 0:,.0f} output tokens/s in {trial.run_id}\n"
     flags = "".join(f"  {name}: {json.dumps(value)}\n" for name, value in server.flags.items())
     preset = f"{told}defaults:\n  - {server.name}\n  - _self_\nname: tuned\n"
     preset += f"flags:\n{flags}" if flags else ""

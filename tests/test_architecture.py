@@ -79,6 +79,7 @@ FLOORS: dict[str, int] = {
             "serverfacts",
             "serving",
             "flow",
+            "tuning",
             "standing",
             "estimate",
             "gpuwatch",

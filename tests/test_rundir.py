@@ -10,7 +10,15 @@ import pytest
 
 from runner.errors import ConfigError, MachineError
 from runner.records import Failure, RunStatus
-from runner.rundir import RunDir, RunState, append_line, find_run, find_runs, replace_file
+from runner.rundir import (
+    RunDir,
+    RunState,
+    append_line,
+    filesystem_kind,
+    find_run,
+    find_runs,
+    replace_file,
+)
 
 
 def make_run(outputs: Path, name: str, **changes: object) -> RunDir:
@@ -106,3 +114,46 @@ def test_an_appended_line_ends_a_torn_one_first(tmp_path: Path) -> None:
     assert msgspec.json.decode(first, type=Failure) == failure
     assert first == second
     assert end == b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "host", "age_s", "refused"),
+    [
+        ("nfs4", "elsewhere", 3.0, True),
+        ("nfs4", "elsewhere", 90.0, False),
+        ("nfs4", "here", 3.0, False),
+        ("ext4", "elsewhere", 3.0, False),
+    ],
+)
+def test_on_a_network_file_system_a_live_heartbeat_elsewhere_holds_the_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    host: str,
+    age_s: float,
+    refused: bool,
+) -> None:
+    run = RunDir(tmp_path / "run")
+    name = socket.gethostname() if host == "here" else host
+    heartbeat = time.time() - age_s
+    run.write(RunState(run_id="r", status=RunStatus.RUNNING, host=name, heartbeat=heartbeat))
+    monkeypatch.setattr("runner.rundir.filesystem_kind", lambda _path: kind)
+    if refused:
+        with pytest.raises(MachineError, match="on another host"), run.locked():
+            pass
+    else:
+        with run.locked():
+            pass
+
+
+def test_the_kind_of_a_file_system_is_that_of_the_deepest_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "a / ext4 rw 0 0\nb /data nfs4 rw 0 0\nc /data/my\\040disk xfs rw 0 0\nd /dat cifs rw 0 0\n"
+    )
+    kinds = {
+        path: filesystem_kind(Path(path), mounts)
+        for path in ("/home/x", "/data/run", "/data/my disk/run")
+    }
+    assert kinds == {"/home/x": "ext4", "/data/run": "nfs4", "/data/my disk/run": "xfs"}
+    assert filesystem_kind(Path("/"), tmp_path / "none") == ""

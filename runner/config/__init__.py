@@ -52,6 +52,7 @@ from runner.config.schema import (
     Shutdown,
     Tracking,
     TrackingKind,
+    Tuning,
 )
 
 __all__ = [

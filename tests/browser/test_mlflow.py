@@ -16,8 +16,9 @@ import pytest
 from runner.tracking import compare_url
 from tests.browser.pages import Page
 
+pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 90.0
+WAIT_S = 300.0
 OF_MLFLOW = ("users/current", "ResizeObserver loop", "favicon")
 """What MLflow's own pages complain of, whatever is in them."""
 

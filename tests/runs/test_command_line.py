@@ -10,7 +10,10 @@ import runner.runs
 from runner.runs.screen import is_plain, open_screen
 from tests.runs.conftest import MIXED, Spec
 
-NAMES = ["list", "show", "watch", "decode", "verify", "stop", "sync"]
+NAMES = [
+    *("list", "show", "watch", "decode", "report", "compare", "verify", "validate", "parity"),
+    *("export", "requeue", "repair", "merge", "stop", "sync"),
+]
 
 
 def process(tmp_path, *argv, **environment):
