@@ -71,13 +71,13 @@ def main() -> None:
     samples = parser.parse_args().samples
     with tempfile.TemporaryDirectory() as folder:
         run = make(Path(folder) / "outputs" / "main" / "tiny-all-thinking-greedy-00000000", samples)
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         data = make_report(run)
-        took = time.perf_counter() - begun
+        took, cpu = time.perf_counter() - begun, time.process_time() - cpu
         size = (run.path / REPORT_NAME).stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{samples:,} samples: {took:.1f} s, {size / 1e6:.2f} MB, {len(data.samples)} shown,")
-    print(f"accounting {data.facts.counts}, peak memory {peak:,.0f} MB")
+    print(f"{samples:,} samples: {took:.1f} s ({cpu:.1f} s of CPU), {size / 1e6:.2f} MB")
+    print(f"{len(data.samples)} shown, {data.facts.counts}, peak memory {peak:,.0f} MB")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ same command after a kill goes on.
 
 import argparse
 import itertools
-import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,28 +53,36 @@ def command(folder: Path, *, grid: bool, trials: int) -> list[str]:
     lengths = {"B4": LENGTHS, "": LENGTHS}
     simulation = msgspec.json.encode(Simulation(machine=MACHINE, lengths=lengths)).decode()
     program = [sys.executable, "-m", "benchmarks.simulated_server", "--simulation", simulation]
-    form = "{}" if grid else "choice({})"
-    space = {
-        "client.concurrency": CONCURRENCY,
-        "+server.flags.mem-fraction-static": MEMORY,
-        "+server.flags.chunked-prefill-size": CHUNKS,
-    }
-    chosen = ",".join(
-        f"{json.dumps(name)}: {json.dumps(form.format(','.join(map(str, values))))}"
-        for name, values in space.items()
-    )
-    study = f"{folder / 'outputs'}/.tuning/tune/study.db"
-    left = f"hydra.sweeper.n_trials=${{trials_left:{trials},{study},tune}}"
+    space(folder / "conf", grid=grid, trials=trials)
     return [
-        *(sys.executable, "-m", "runner", "server=sglang", "source=file", "tracking=none"),
-        "experiment=tune_grid" if grid else "hparams_search=throughput",
+        *(sys.executable, "-m", "runner", "--config-dir", str(folder / "conf")),
+        "experiment=simulated" if grid else "hparams_search=simulated",
+        *("server=sglang", "source=file", "tracking=none"),
         f"server.command={quoted(program)}",
-        f"hydra.sweeper.params={{{chosen}}}",
-        *([] if grid else [left]),
         *("canary.count=4", "tuning.trial_s=4", "server.ready_timeout_s=60", "category=B4"),
         *("sampling.max_new_tokens=700", f"paths.outputs={folder / 'outputs'}"),
         *prompt_files(folder, ["B4"], 4000),
     ]
+
+
+def space(conf: Path, *, grid: bool, trials: int) -> None:
+    """The preset with another space, as a user would write it."""
+    base, group = ("tune_grid", "experiment") if grid else ("throughput", "hparams_search")
+    form = "{}" if grid else "choice({})"
+    values: dict[str, Sequence[float]] = {
+        "client.concurrency": CONCURRENCY,
+        "+server.flags.mem-fraction-static": MEMORY,
+        "+server.flags.chunked-prefill-size": CHUNKS,
+    }
+    if not grid:
+        values["+server.flags.schedule-conservativeness"] = (1.0,)
+    lines = [f"      {name}: {form.format(', '.join(map(str, v)))}" for name, v in values.items()]
+    study = "${paths.outputs}/.tuning/${task_name}/study.db,${task_name}"
+    left = [] if grid else [f"    n_trials: ${{trials_left:{trials},{study}}}"]
+    head = f"# @package _global_\ndefaults: [{base}, _self_]\nhydra:\n  sweeper:"
+    file = conf / group / "simulated.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join([head, *left, "    params:", *lines]) + "\n")
 
 
 def quoted(words: list[str]) -> str:
