@@ -34,7 +34,8 @@ FLOORS: dict[str, int] = {
     **dict.fromkeys(
         (
             "prompts",
-            "modelfiles", "ggufvocab",
+            "modelfiles",
+            "ggufvocab",
             "render",
             "profile",
             "templates",
