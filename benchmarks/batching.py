@@ -81,7 +81,7 @@ class Batching:
         return self.used / self.machine.kv_tokens
 
     def step(self) -> list[Job]:
-        """Admit, prefill, decode one token each, retract; gives what finished at the new `now_s`."""
+        """Admit, prefill, decode one token each, retract; gives what finished at `now_s`."""
         prefilled = self._admit()
         duration = self.machine.decode_s(len(self.running))
         duration += prefilled * self.machine.prefill_token_s

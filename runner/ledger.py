@@ -21,6 +21,7 @@ from runner.failures import FailureSum, failed_for_good, read_failures
 from runner.keying import (
     Hashes,
     Mask,
+    contains,
     find,
     last_of_each_key,
     prompt_pairs,
@@ -171,7 +172,7 @@ def _stand(
         pairs,
         selection["wanted"] & last_of_each_key(index),
         selection["skipped"].copy(),
-        np.isin(pairs, samples.prompts),
+        contains(samples.prompts, pairs),
         _failed(keys, due, failures, max_attempts),
         selection["part"].astype(np.int64),
         due,
@@ -274,7 +275,7 @@ def account(run: RunDir, verdict_set: str, *, max_attempts: int) -> Accounts:
     )
     return Accounts(
         counts=counts,
-        unplanned=len(samples.prompts) - int(np.isin(samples.prompts, standing.pairs[done]).sum()),
+        unplanned=_sum(~contains(standing.pairs[done], samples.prompts)),
         superseded=len(superseded),
     )
 
@@ -293,7 +294,7 @@ def _judged(
     bad[verdict >= 0] = rejected(verdicts)[verdict[verdict >= 0]]
     good = (verdict >= 0) & ~bad
     pairs = standing.pairs
-    return np.isin(pairs, samples.prompts[bad]), np.isin(pairs, samples.prompts[good])
+    return contains(samples.prompts[bad], pairs), contains(samples.prompts[good], pairs)
 
 
 class _Spent(msgspec.Struct):
@@ -342,5 +343,5 @@ def verdicts_missing(run: RunDir, verdict_set: str) -> tuple[ShardReader, Mask]:
     reader, current = open_samples(run)
     directory: Path = run.verdicts(verdict_set)
     verdicts = ShardReader(directory, keying=sample_keying).index()
-    missing: Mask = current & ~np.isin(try_pairs(reader.index()), try_pairs(verdicts))
+    missing: Mask = current & ~contains(try_pairs(verdicts), try_pairs(reader.index()))
     return reader, missing

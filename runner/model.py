@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from runner.config import Config
+from runner.config import Config, SourceKind
 from runner.modelfiles import ModelFiles
 from runner.profile import facts_of, frozen_date, probe
 from runner.records import Expected, ModeProfile, SamplingParams, TokenProfile
@@ -112,12 +112,17 @@ class RunModel:
 
 
 def expected_of(config: Config) -> dict[str, Expected]:
-    """What the config expects of each category."""
+    """What the config expects of each category.
+
+    Lengths are expected of the data set that a part stands for; the bundled prompts are short ones
+    for trying things out, and nothing is expected of theirs.
+    """
+    bundled = config.source.kind is SourceKind.bundled
     return {
         name: Expected(
             rates=dict(part.expected.rates),
             shortest=part.expected.shortest,
-            output_tokens=part.expected.output_tokens,
+            output_tokens=None if bundled else part.expected.output_tokens,
         )
         for name, part in config.category.parts.items()
     }

@@ -219,7 +219,8 @@ def test_help_and_cfg_import_neither_mlflow_nor_transformers(arguments: list[str
     code = (
         "import sys, runner.cli\n"
         f"sys.argv = ['rawtok', *{arguments!r}]\n"
-        "try:\n    runner.cli.main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "try:\n    runner.cli.main()\nexcept SystemExit as end:\n"
+        "    assert end.code == 0, end.code\n"
         "heavy = {'mlflow', 'transformers', 'torch', 'pandas', 'aiohttp'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

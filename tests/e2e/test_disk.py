@@ -1,4 +1,4 @@
-"""A disk that fills up, at whatever byte of whatever file: saved, exit 1, the same command goes on."""
+"""A disk that fills up, at whatever byte of whatever file: saved, exit 1, it can go on."""
 
 import resource
 import subprocess
