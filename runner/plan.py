@@ -18,7 +18,7 @@ import msgspec
 from runner.config import Config, Duplicates
 from runner.errors import ConfigError
 from runner.gather import Gathered, PartSelection, select
-from runner.ledger import PartRequest, PlanRequest, read_request
+from runner.ledger import PartRequest, PlanRequest, read_request, supersede_other_prompts
 from runner.partition import own_rows
 from runner.planned import Planned
 from runner.plansummary import PlanSummary, read_summary, write_summary
@@ -72,12 +72,23 @@ def make_plan(
         summary = read_summary(run)
         entries = gathered.in_order(known.tags)
         drop = config.prompts.duplicates is Duplicates.drop
-        with PlanWriter(run, parts, known, summary, limits=limits, drop_duplicates=drop) as writer:
+        accept = "prompts" in config.resume.accept
+        with PlanWriter(
+            run,
+            parts,
+            known,
+            summary,
+            limits=limits,
+            drop_duplicates=drop,
+            accept_changed=accept,
+        ) as writer:
             for done, (entry, rendered) in enumerate(beside(entries, render), 1):
                 writer.put(entry, rendered)
                 progress("planning", done, len(gathered))
     write_summary(run, summary)
     _keep_request(run, wanted)
+    if accept:
+        supersede_other_prompts(run)
     return summary
 
 

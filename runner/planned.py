@@ -22,6 +22,7 @@ class Planned:
         self._before = before
         self._ids: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
         self.tags: npt.NDArray[np.uint64] = self._ids
+        self._name_tags: npt.NDArray[np.uint64] = self._ids
         self.prompts = 0
         self._names, self._ordinals = self._ids, _NO_ROWS
         self._rows: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
@@ -43,6 +44,7 @@ class Planned:
         self._names = np.array(names, dtype=np.uint64)[order]
         self._ordinals = np.array(ordinals, dtype=np.int64)[order]
         self.tags = np.array(tags, dtype=np.uint64)
+        self._name_tags = self.tags[order]
         self._rows = {key: np.unique(found) for key, found in rows.items()}
 
     def missing(self, selection: Selection, source: str, n: int) -> Selection:
@@ -58,6 +60,11 @@ class Planned:
         at = _find(self._names, _prompt_name(part, source, row, turn))
         return None if at is None or self._ordinals[at] < 0 else int(self._ordinals[at])
 
+    def tag(self, part: str, source: str, row: int, turn: int) -> int | None:
+        """The tag of the prompt that this row and turn was planned with; 0 for none."""
+        at = _find(self._names, _prompt_name(part, source, row, turn))
+        return None if at is None else int(self._name_tags[at])
+
     def has(self, sample_id: str) -> bool:
         """Whether this sample is planned already."""
         return _find(self._ids, sample_id) is not None
@@ -68,6 +75,7 @@ def _prompt_name(part: str, source: str, row: int, turn: int) -> str:
 
 
 def _find(hashes: npt.NDArray[np.uint64], key: str) -> int | None:
+    """The last place of a key among sorted hashes: the newest line of those with one name."""
     wanted = np.uint64(key_hash(key))
-    at = int(np.searchsorted(hashes, wanted))
-    return at if at < len(hashes) and hashes[at] == wanted else None
+    at = int(np.searchsorted(hashes, wanted, side="right")) - 1
+    return at if at >= 0 and hashes[at] == wanted else None

@@ -8,8 +8,9 @@ from typing import Self
 
 import msgspec
 
+from runner.errors import ConfigError
 from runner.gather import Entry, row_name
-from runner.ledger import sample_keying
+from runner.keying import prompt_tag, sample_keying
 from runner.planned import Planned
 from runner.plansummary import LISTED_HITS, PlanSummary
 from runner.prompts.parts import PromptPart
@@ -51,9 +52,11 @@ class PlanWriter:
         *,
         limits: Limits,
         drop_duplicates: bool,
+        accept_changed: bool = False,
     ) -> None:
         self._run, self._parts, self._known = run, parts, known
         self._summary, self._limits, self._drop = summary, limits, drop_duplicates
+        self._accept_changed = accept_changed
         self._stored = known.prompts
         self._closing = ExitStack()
 
@@ -74,10 +77,12 @@ class PlanWriter:
     def put(self, entry: Entry, result: Result) -> None:
         """Plan the samples of one entry that are not planned yet."""
         ids = [sample_id(entry, k) for k in range(self._parts[entry.part].n)]
-        new = [(k, own) for k, own in enumerate(ids) if not self._known.has(own)]
+        changed = self._is_changed(entry)
+        new = [(k, own) for k, own in enumerate(ids) if changed or not self._known.has(own)]
         if not new:
             return
-        ordinal = self._known.ordinal(entry.part, entry.source, entry.row, entry.turn)
+        known = self._known.ordinal(entry.part, entry.source, entry.row, entry.turn)
+        ordinal = None if changed else known
         tokens = len(result.ids) if isinstance(result, Rendered) else 0
         skip = skip_of(entry, result, self._parts[entry.part], self._limits, drop=self._drop)
         if ordinal is None:
@@ -100,6 +105,29 @@ class PlanWriter:
                 skip=skip,
             )
             self._plan.put(msgspec.json.encode(planned))
+
+    def _is_changed(self, entry: Entry) -> bool:
+        """Whether the row was planned with another prompt; its samples are then planned anew.
+
+        Raises:
+            ConfigError: it was, and resume.accept does not name `prompts`.
+        """
+        if entry.conversation is None:
+            return False
+        tag = self._known.tag(entry.part, entry.source, entry.row, entry.turn)
+        now = prompt_tag(entry.conversation.prompt_hash)
+        if not tag or tag == now:
+            return False
+        if not self._accept_changed:
+            raise ConfigError(
+                "The content of a prompt changed under its row.",
+                where=sample_id(entry, 0),
+                found=f"prompt hash {now:016x}",
+                allowed=f"prompt hash {tag:016x}, as this run was planned with",
+                next_step="put the old prompts back; or task_name=NAME begins another run; or "
+                "'resume.accept=[prompts]' asks again for the rows that changed",
+            )
+        return True
 
     def _count(self, entry: Entry, result: Result, skip: str) -> None:
         part = self._summary.part(entry.part)

@@ -33,15 +33,24 @@ def test_the_readme_is_short() -> None:
     assert len(README.split()) < 900
 
 
+@pytest.fixture
+def readers_conf(tmp_path: Path) -> str:
+    """The category file that the README shows, in a folder on Hydra's search path."""
+    (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", README, flags=re.S) if "tides" in b)
+    (tmp_path / "category").mkdir()
+    (tmp_path / "category" / "tides.yaml").write_text(block)
+    return f"hydra.searchpath=[file://{tmp_path}]"
+
+
 @pytest.mark.parametrize("line", [c for c in commands() if c.startswith("python -m runner ")])
-def test_a_run_command_of_the_readme_composes(line: str, tmp_path: Path) -> None:
+def test_a_run_command_of_the_readme_composes(line: str, readers_conf: str) -> None:
     words = [w for w in shlex.split(line)[3:] if w not in ("-m", "--help")]
     if words[:1] == ["--config-dir"]:
         return  # a folder of the reader's own
     overrides = [re.sub(r"=(\w+),.*", r"=\1", w) for w in words]
     register_schema()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        cfg = compose("config", overrides=["paths.outputs=/o", *overrides])
+        cfg = compose("config", overrides=["paths.outputs=/o", readers_conf, *overrides])
     assert parse(cfg).task_name
 
 
@@ -59,7 +68,7 @@ def test_a_make_target_of_the_readme_exists(line: str) -> None:
 
 
 def config_options() -> list[str]:
-    skip = {"hydra", "local", "paths"}
+    skip = {"hydra", "local", "paths", "hparams_search"}  # the last needs the extra `tune`
     return [
         f"{path.parent.name}={path.stem}"
         for path in sorted((ROOT / "conf").glob("*/*.yaml"))
@@ -72,6 +81,7 @@ def test_every_option_of_every_group_composes(option: str) -> None:
     extra = {
         "server=external": ["server.urls=[http://h:1]"],
         "source=file": ["source.path=x.jsonl"],
+        "source=custom": ["category.parts.B4.custom={_target_: mine.Rows}"],
     }.get(option, [])
     register_schema()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

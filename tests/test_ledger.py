@@ -20,6 +20,7 @@ from runner.ledger import (
     read_plan,
     read_samples,
     selection_hash,
+    supersede_other_prompts,
     verdicts_missing,
 )
 from runner.records import Counts
@@ -331,3 +332,22 @@ def test_superseded_lines_are_plain_json(kit: Kit) -> None:
     drop(kit, 3, 2)
     (line,) = kit.run.superseded.read_bytes().splitlines()
     assert msgspec.json.decode(line)["try"] == 2
+
+
+def test_a_prompt_that_changed_under_its_row_is_asked_again(kit: Kit) -> None:
+    rows = [planned(1), planned(2)]
+    kit.plan(rows)
+    made = [sample(one) for one in rows]
+    kit.samples(made)
+    kit.judge(judgement(one) for one in made)
+    kit.plan([planned(1, version=1)])
+    assert supersede_other_prompts(kit.run) == 1
+    assert supersede_other_prompts(kit.run) == 0
+    (due,) = owed(kit.run, max_attempts=MOST, retry_failed=False)
+    assert (due.sample_id, due.try_, due.prompt_hash) == (
+        name(1),
+        1,
+        planned(1, version=1).prompt_hash,
+    )
+    accounts = account(kit.run, "online", max_attempts=MOST)
+    assert (accounts.counts, accounts.unplanned) == (Counts(planned=2, ok=1, pending=1), 0)

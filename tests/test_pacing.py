@@ -3,38 +3,17 @@
 The signals are late by three looks and wrong by up to a tenth, unless a test says otherwise.
 """
 
-import random
-from collections.abc import Callable
-
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.batching import Batching, Job, Lengths, Machine, makespan_s
+from benchmarks.auto import INTERVAL_S, MACHINES, NUMBERS, after, all_at_once, jobs
+from benchmarks.batching import Job, Machine, makespan_s
 from benchmarks.closed_loop import Trace, best_fixed, follow
 from runner.pacing import FIRST, Pacing, Reading, decide
 from runner.records import NOT_TOLD
 
-INTERVAL_S = 0.25
 LATE = {"delay_s": 3 * INTERVAL_S, "noise": 0.1}
-SLOW_PREFILL = 0.00005
-MACHINES = {
-    "32 slots": Machine(slots=32),
-    "200 slots": Machine(slots=200),
-    "a cache for about 110": Machine(slots=1000, prefill_token_s=SLOW_PREFILL, kv_tokens=30_000),
-    "a cache for about 35": Machine(slots=1000, prefill_token_s=SLOW_PREFILL, kv_tokens=9_000),
-    "a cautious scheduler": Machine(
-        slots=1000, prefill_token_s=SLOW_PREFILL, kv_tokens=30_000, headroom=40
-    ),
-    "slow beyond 64": Machine(slots=1000, graph_slots=64),
-}
-NUMBERS = (16, 32, 40, 64, 96, 128, 256)
-
-
-def jobs(count: int, *, median: float = 60, prompt_tokens: int = 150, seed: int = 1) -> list[Job]:
-    rng, lengths = random.Random(seed), Lengths(median=median, sigma=0.9, most=3000)
-    return [Job(f"B4-{i}-0", prompt_tokens, lengths.draw(rng)) for i in range(count)]
 
 
 def run(machine: Machine, work: list[Job], **more: object) -> Trace:
@@ -63,14 +42,9 @@ def test_there_is_no_storm_of_retractions(name: str) -> None:
     assert found.retractions < 0.15 * len(work)
 
 
-def test_a_number_beyond_the_cache_would_have_been_a_storm() -> None:
+def test_without_bounds_there_would_have_been_a_storm() -> None:
     """What the test above compares with."""
-    batching = Batching(MACHINES["a cache for about 35"])
-    for job in jobs(1000):
-        batching.add(job)
-    while not batching.idle:
-        batching.step()
-    assert batching.retractions > 0.3 * 1000
+    assert all_at_once(jobs(1000), MACHINES["a cache for about 35"]) > 0.3 * 1000
 
 
 @pytest.mark.parametrize("name", ["32 slots", "slow beyond 64", "a cautious scheduler"])
@@ -79,19 +53,6 @@ def test_tokens_per_second_alone_are_enough(name: str) -> None:
     _, seconds = best_fixed(work, machine, NUMBERS)
     found = run(machine, work, tells=frozenset())
     assert found.makespan_s <= 1.15 * seconds, found.numbers
-
-
-def after(finished: int, **fields: object) -> Callable[[], Callable[[Batching], None]]:
-    """Replaces fields of the machine once so many jobs are finished."""
-
-    def make() -> Callable[[Batching], None]:
-        def change(batching: Batching) -> None:
-            if batching.finished >= finished:
-                batching.machine = msgspec.structs.replace(batching.machine, **fields)
-
-        return change
-
-    return make
 
 
 @pytest.mark.parametrize(
