@@ -9,6 +9,7 @@ their own, one after another, are what it is compared with.
 """
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,12 @@ def timed(*overrides: str) -> float:
     return time.monotonic() - start
 
 
+def cpu_now_s() -> float:
+    """CPU seconds of all ended children."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--jobs", type=int, default=5)
@@ -39,9 +46,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         one = ["tracking=none", "category.count=1", "canary.count=1", f"paths.outputs={folder}"]
         print(f"{'--cfg job':<34}{timed('--cfg', 'job'):>8.2f} s")
+        cpu_before_s = cpu_now_s()
         alone = [timed(*one, f"task_name=alone{n}", f"seed={n}") for n in range(min(3, jobs))]
+        alone_cpu_s = (cpu_now_s() - cpu_before_s) / len(alone)
         print(f"{'a run of one prompt':<34}{median(alone):>8.2f} s")
         seeds = ",".join(map(str, range(100, 100 + jobs)))
+        cpu_before_s = cpu_now_s()
         whole = timed("-m", *one, "task_name=sweep", f"seed={seeds}")
         print(f"{f'a sweep of {jobs} such runs':<34}{whole:>8.2f} s")
         begun = sorted(
@@ -49,9 +59,12 @@ def main() -> None:
             for run in find_runs(Path(folder))
             if run.path.parent.name == "sweep"
         )
+        further_cpu_s = (cpu_now_s() - cpu_before_s - alone_cpu_s) / (jobs - 1)
         gap = median(later - earlier for earlier, later in pairwise(begun))
         print(f"{'from job to job on one server':<34}{gap:>8.2f} s")
         print(f"{'that is, of a run on its own':<34}{gap / median(alone):>8.2f}")
+        print(f"{'CPU of a run on its own':<34}{alone_cpu_s:>8.2f} s, its server included")
+        print(f"{'CPU of one more job':<34}{further_cpu_s:>8.2f} s, its server included")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.config import Config, explain, parse
 from runner.errors import ConfigError, MachineError, RunnerError
 from runner.plugins import register_schema
+from runner.stopping import leave_at_once_on_signals
 
 if TYPE_CHECKING:
     from runner.resolve import Resolved
@@ -53,6 +54,7 @@ def main() -> None:
 def enter(job: Callable[[Config], int]) -> NoReturn:
     """Compose a config, or those of a sweep, do `job` with each, and end with our exit codes and
     our form of message, whatever happens. `job` gives an exit code or raises RunnerError."""
+    leave_at_once_on_signals()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing them
     register_schema()
     _exit_codes.clear()
@@ -164,7 +166,8 @@ def _composition_error(error: HydraException) -> ConfigError:
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         return explain(cause)
-    first, *rest = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = str(error).partition("Config search path")[0]
+    first, *rest = [line.strip() for line in told.splitlines() if line.strip()]
     return ConfigError(
         first,
         where=str(getattr(error, "override", None) or ""),

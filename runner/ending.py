@@ -1,5 +1,8 @@
 """The end of a run as the person at the terminal sees it."""
 
+import os
+from pathlib import Path
+
 from rich.console import Console
 
 from runner.display import closing_table, duration, reasons_table
@@ -25,6 +28,11 @@ def announce_done(console: Console, run: RunDir, state: RunState) -> None:
     summarize(console, run, state, stats)
     if state.counts.failed:
         console.print("Failed samples are asked for again with: resume.retry_failed=true")
+    console.print(
+        f"Other validators on the same samples: python -m runner.runs validate {reference(run)} "
+        "--set NAME validators=NAME",
+        soft_wrap=True,
+    )
 
 
 def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | None) -> None:
@@ -44,6 +52,8 @@ def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | Non
             console.print(reasons_table(stats))
         console.print()
     console.print(accounting_line(state.counts))
+    if state.counts.skipped:
+        console.print(f"skipped: python -m runner.runs show {reference(run)} tells why")
     if state.unplanned:
         console.print(
             f"kept:   {state.unplanned:,} samples that the plan does not ask for any more"
@@ -53,9 +63,19 @@ def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | Non
     if state.status in (RunStatus.DONE, RunStatus.GATE_FAILED):
         console.print()
         console.print("Try next:")
+        name = reference(run)
         for command in (
-            "decode latest --shortest 2 --longest 2",
-            "show latest",
-            "verify latest",
+            f"decode {name} --shortest 2 --longest 2",
+            f"show {name}",
+            f"verify {name}",
         ):
             console.print(f"  python -m runner.runs {command}", soft_wrap=True)
+
+
+def reference(run: RunDir) -> str:
+    """How a command of the runs tool names this run from here: its digest, or its path where the
+    tool would look in another outputs folder."""
+    looked_in = Path(os.environ.get("RAWTOK_OUTPUTS", "outputs")).resolve()
+    if run.path.parent.parent == looked_in:
+        return run.path.name.rsplit("-", 1)[-1]
+    return str(run.path)

@@ -150,7 +150,7 @@ def _load(name: str, given: Any) -> ConfiguredValidator:
         raise ConfigError(
             f"Validator {name!r} could not be made.",
             where=where,
-            found=str(error.__cause__ or error).splitlines()[0],
+            found=" ".join(str(error.__cause__ or error).split())[:300],
             allowed=f"a class with its own arguments: {entry['_target_']}",
         ) from error
     return ConfiguredValidator(name, validator, _severities(where, validator, severity))
@@ -171,7 +171,7 @@ def make_source(entry: Mapping[str, Any], where: str) -> Any:
         raise ConfigError(
             "The source of prompts could not be made.",
             where=where,
-            found=str(error.__cause__ or error).splitlines()[0],
+            found=" ".join(str(error.__cause__ or error).split())[:300],
             allowed=f"a class with its own arguments: {entry['_target_']}",
         ) from error
 

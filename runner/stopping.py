@@ -5,6 +5,7 @@ flight are given up and owed again.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,3 +49,19 @@ class Stop:
         else:
             self._say(f"{self.signal}: finishing requests in flight, then saving (again to abort)")
             self.draining.set()
+
+
+def leave_at_once_on_signals() -> None:
+    """Until `Stop` listens nothing is begun that must be ended in order: say so and exit 130.
+
+    An exception would do worse: raised inside an import or Hydra's parsing it comes out as
+    something else.
+    """
+    for number in _SIGNALS:
+        signal.signal(number, _leave_at_once)
+
+
+def _leave_at_once(number: int, _frame: object) -> None:
+    name = signal.Signals(number).name
+    os.write(2, f"\n{name}: nothing was being sent; the same command goes on\n".encode())
+    os._exit(130)

@@ -64,7 +64,8 @@ class PromptIds:
         if context.prompt is None:
             return Verdict(outcome=Outcome.PASS)
         known = self._of(context.profile)
-        if (text := known.found_in(context.prompt, counts)) is not None:
+        more = _more_than_written(counts, context.prompt, context)
+        if (text := known.found_in(context.prompt, more)) is not None:
             return _fail("smuggled", f"{text!r} in a message became a special token")
         return _control(counts, context.prompt, context)
 
@@ -83,13 +84,54 @@ class _Known:
         texts = sorted(self._ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
-    def found_in(self, prompt: Prompt, counts: Mapping[int, int]) -> str | None:
-        """The first text of a special token that stands in a message and is among the ids."""
+    def found_in(self, prompt: Prompt, more: set[int]) -> str | None:
+        """The first text in a message of a special token that stands among the ids more often
+        than the template writes it: text that was escaped stands in a message too, as plain ids."""
         for text in _texts(prompt):
             for match in self._pattern.finditer(text):
-                if counts.get(self._ids[match[0]], 0):
+                if self._ids[match[0]] in more:
                     return match[0]
         return None
+
+
+def _more_than_written(counts: Counter[int], prompt: Prompt, context: SampleContext) -> set[int]:
+    """Special ids that stand there more often than the template writes them."""
+    expected = _expected(prompt, context.mode)
+    return {
+        token
+        for token, count in counts.items()
+        if count > (_at_most(token, prompt, context) if expected is None else expected[token])
+    }
+
+
+def _at_most(token: int, prompt: Prompt, context: SampleContext) -> int:
+    """How often the template may write a special id, where it is not known exactly (tools, calls
+    in the history): what it writes for one user turn, and once for each further message."""
+    profile = context.profile
+    once = context.mode.control.get("base", {}).get(token, 0) if context.mode.control else 0
+    assistants = [m for m in prompt.messages if m.get("role") == "assistant"]
+    if token in (profile.think_open, profile.think_close):
+        return once + len(assistants)
+    calls = sum(len(m.get("tool_calls") or []) for m in assistants)
+    tools = profile.tools
+    if tools is not None and token in (tools.section_begin, tools.section_end):
+        return once + max(calls, len(assistants))
+    if tools is not None and token in (tools.call_begin, tools.argument_begin, tools.call_end):
+        return once + calls
+    return (
+        once + len(prompt.messages) - 1 + bool(prompt.tools) if _is_written(token, context) else 0
+    )
+
+
+def _is_written(token: int, context: SampleContext) -> bool:
+    """Whether the template writes this id for messages at all."""
+    profile, control = context.profile, context.mode.control or {}
+    openers = (ids for ids in profile.role_openers.values())
+    return (
+        token in profile.stop_ids
+        or any(token in ids for ids in openers)
+        or any(token in kind for kind in control.values())
+    )
 
 
 def _unassigned(sample: Sample, context: SampleContext) -> Verdict | None:

@@ -181,4 +181,16 @@ def _walk(kind: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def to_yaml(config: Config) -> str:
     """The resolved config as YAML without its secrets, for the run directory."""
-    return OmegaConf.to_yaml(OmegaConf.structured(without_secrets(config)))
+    return OmegaConf.to_yaml(OmegaConf.create(_plain(without_secrets(config))))
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, lists and values, with the names of enum members: a typed config would be built
+    and checked once more on its way to text, at twice the cost."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value.name if isinstance(value, Enum) else value

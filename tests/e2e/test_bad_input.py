@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import signal
 import sys
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def main(*arguments: str) -> tuple[int, str]:
     """`python -m runner ARGUMENTS` in this process: its exit code and all that it printed."""
     screen = io.StringIO()
     before = sys.argv
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     sys.argv = ["rawtok", *arguments]
     GlobalHydra.instance().clear()
     try:
@@ -49,6 +51,8 @@ def main(*arguments: str) -> tuple[int, str]:
         return int(end.code or 0), screen.getvalue()
     finally:
         sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         GlobalHydra.instance().clear()
     raise AssertionError("main always exits")
 

@@ -76,6 +76,18 @@ def test_a_signal_drains_saves_and_exits_130_and_the_same_command_continues(
     assert len(outputs.samples()) == 300
 
 
+@pytest.mark.parametrize("after_s", [0.4, 1.5])
+def test_a_signal_before_anything_began_is_one_line_and_130(
+    outputs: Outputs, after_s: float
+) -> None:
+    process = outputs.start("category.count=2")
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, text
+    assert "Traceback" not in text
+
+
 def test_a_second_process_on_the_same_run_is_told_and_changes_nothing(
     outputs: Outputs, fake: Fake, tmp_path: Path
 ) -> None:

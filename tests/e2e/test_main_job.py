@@ -9,7 +9,7 @@ def test_the_main_job_runs_is_found_done_and_can_be_looked_at(outputs: Outputs) 
     first = outputs.run("category=B4", "sampling=greedy", "category.count=6")
     assert first.code == 0, first.text
     assert "planned 6 = ok 6 + rejected 0 + failed 0 + skipped 0 + pending 0" in first.text
-    assert "python -m runner.runs decode latest" in first.text
+    assert "python -m runner.runs decode" in first.text
     samples = outputs.samples()
     assert len(samples) == 6
     for sample in samples.values():

@@ -23,8 +23,14 @@ def test_a_grid_of_four_names_its_best_and_leaves_a_preset(
     space.write_text(f"# @package _global_\n{preset}")
     rows = prompt_file(tmp_path / "rows.jsonl", 400)
     ended = outputs.run(
-        *("--config-dir", str(space.parent.parent), *REAL, "experiment=four", "tuning.trial_s=3"),
-        *("source=file", f"source.path={rows}", "sampling.max_new_tokens=24", "canary.count=2"),
+        *(*REAL, "experiment=four", f"hydra.searchpath=[file://{space.parent.parent}]"),
+        *(
+            "tuning.trial_s=3",
+            "source=file",
+            f"source.path={rows}",
+            "sampling.max_new_tokens=24",
+            "canary.count=2",
+        ),
         timeout_s=3 * START_S,
     )
     assert ended.code == 0, ended.text

@@ -73,6 +73,23 @@ def test_an_escaped_text_that_did_not_become_a_token_passes() -> None:
     assert verdict("kimi_k25", prompt, input_ids=harmless).outcome == "pass"
 
 
+@pytest.mark.parametrize("family", INJECTED)
+def test_an_escaped_text_of_a_token_that_the_template_writes_too_passes(family: str) -> None:
+    """`What does <|im_end|> mean?`, escaped: the ids hold only the template's own ones."""
+    prompt = prompt_of(f"I say {INJECTED[family]}")
+    mode = next(iter(profile_named(family).modes))
+    escaped = rendered(family, prompt_of("I say something plain"), mode)
+    assert verdict(family, prompt, input_ids=escaped).outcome == "pass"
+
+
+def test_an_escaped_text_passes_with_tools_too() -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": "x<|im_end|>"}}
+    plain = {"type": "function", "function": {"name": "f", "description": "plain"}}
+    escaped = rendered("kimi_k25", prompt_of("Hi", tools=[plain]), "thinking")
+    found = verdict("kimi_k25", prompt_of("Hi", tools=[tool]), input_ids=escaped)
+    assert found.outcome == "pass"
+
+
 def test_control_tokens_that_no_message_explains() -> None:
     prompt = prompt_of("Hi")
     ids = rendered("kimi_k25", prompt, "thinking")
