@@ -55,6 +55,7 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
     """Compose a config, or those of a sweep, do `job` with each, and end with our exit codes and
     our form of message, whatever happens. `job` gives an exit code or raises RunnerError."""
     leave_at_once_on_signals()
+    sys.argv[1:] = flags_first(sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing them
     register_schema()
     _exit_codes.clear()
@@ -149,6 +150,12 @@ def _shared_by_jobs(mode: RunMode | None) -> "Shared":
         _shared.append(_closing.enter_context(Shared(keep=mode is RunMode.MULTIRUN)))
         _closing.callback(_shared.clear)
     return _shared[0]
+
+
+def flags_first(words: list[str]) -> list[str]:
+    """`a=1 -m b=1,2` as `-m a=1 b=1,2`: argparse takes overrides on one side of a flag only."""
+    flags = [word for word in words if word in ("-m", "--multirun", "-r", "--run")]
+    return [*flags, *(word for word in words if word not in flags)]
 
 
 def worst(exit_codes: list[int]) -> int:

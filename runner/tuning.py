@@ -14,6 +14,7 @@ server that does not come up, bad answers) is a point without a value, not the e
 import asyncio
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,9 +26,9 @@ from runner.meter import Meter
 from runner.performance import Performance, read_performance
 from runner.records import Record
 from runner.rundir import RunDir, append_line, replace_file
+from runner.tracking.sweep import ADVICE_NAME, SWEEP_DIR_ENV
 
 TRIALS_FILE = "trials.jsonl"
-ADVICE_FILE = "advice.txt"
 LOOK_S = 0.25
 EARLIEST = 4
 """A trial is given up after this part of its time at the earliest,"""
@@ -89,7 +90,9 @@ def run_trial(config: Config, run: RunDir, overrides: list[str], attempt: Callab
     folder.mkdir(parents=True, exist_ok=True)
     append_line(folder / TRIALS_FILE, trial)
     trials = read_trials(folder)
-    replace_file(folder / ADVICE_FILE, f"{advice(trials)}\n".encode())
+    told = [folder, *([Path(sweep)] if (sweep := os.environ.get(SWEEP_DIR_ENV)) else [])]
+    for place in told:
+        replace_file(place / ADVICE_NAME, f"{advice(trials)}\n".encode())
     if best_of(trials) == trial:
         keep_best(folder, config, trial)
     return 0

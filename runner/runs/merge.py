@@ -41,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="merge",
     summary="one run of the parts of a partitioned one",
-    text="""Makes one run of runs with one identity: those that were made with partition.index
-of partition.of, or copies that went apart. Exact duplicates are folded; the same id
-with two answers is refused and listed. The parts stay as they are.
+    text="""Makes one run of runs with one identity: those that were made with
+partition.index of partition.of, or copies that went apart. Exact duplicates
+are folded; the same id with two answers is refused and listed. The parts stay
+as they are.
 
   python -m runner.runs merge 1f6cad1c.p0of2 1f6cad1c.p1of2
 """,

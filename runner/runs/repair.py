@@ -41,10 +41,10 @@ def run_repair(arguments: argparse.Namespace, screen: Console) -> int:
 COMMAND = Command(
     name="repair",
     summary="mend a run whose files are damaged",
-    text="""Makes manifests and indexes again from the frames, and takes damaged frames out:
-their bytes go to quarantine/ beside the shards, and the samples in them are owed
-again (the run's own command asks for them). Intact frames are copied as they are.
-No process may be working on the run.
+    text="""Makes manifests and indexes again from the frames, and takes damaged frames
+out: their bytes go to quarantine/ beside the shards, and the samples in them
+are owed again (the run's own command asks for them). Intact frames are copied
+as they are. No process may be working on the run.
 
   python -m runner.runs repair latest
 """,

@@ -1,6 +1,7 @@
 """`requeue`: ask for some samples again."""
 
 import argparse
+import textwrap
 
 from rich.console import Console
 
@@ -81,14 +82,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="requeue",
     summary="ask for some samples again",
-    text=f"""Samples that are chosen count no more; the run's own command asks for them again,
-under the same ids with `try` + 1. The old ones stay in the shards and are named
-in samples/superseded.jsonl; readers and exports pass over them.
+    text=f"""Samples that are chosen count no more; the run's own command asks for them
+again, under the same ids with `try` + 1. The old ones stay in the shards and
+are named in samples/superseded.jsonl; readers and exports pass over them.
 
   python -m runner.runs requeue latest --reason unassigned_id
   python -m runner.runs requeue latest --where launch=3 --where category=B4
 
-KEY is one of: {", ".join(FIELDS)}.
+KEY is one of:
+{textwrap.fill(", ".join(FIELDS), 78, initial_indent="  ", subsequent_indent="  ")}
 """,
     add_arguments=add_arguments,
     run=run_requeue,

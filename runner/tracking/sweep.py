@@ -30,6 +30,7 @@ from runner.tracking.store import GoneError, MlflowStore, RefusedError, Unreacha
 
 JOBS_NAME = "jobs.jsonl"
 PARENT_NAME = "mlflow_parent.json"
+ADVICE_NAME = "advice.txt"
 TABLE_NAME = "comparison.json"
 FIGURE_NAME = "comparison.svg"
 
@@ -107,7 +108,8 @@ def close_parent(sweep_dir: Path, *, uri: str, say: Say) -> None:
         store = MlflowStore(uri)
         state = store.open_run(state)
         run_id, now = state.mlflow_run_id, time.time()
-        store.tags(run_id, {"jobs": str(len(jobs)), "jobs_failed": str(failed(jobs))})
+        tags = {"jobs": str(len(jobs)), "jobs_failed": str(failed(jobs))}
+        store.tags(run_id, tags | _advice(sweep_dir))
         store.metrics(run_id, [Metrics(at=now, step=0, values=summary(jobs))])
         if jobs:
             store.table(run_id, Table(at=now, name=TABLE_NAME, columns=comparison(jobs)))
@@ -117,6 +119,12 @@ def close_parent(sweep_dir: Path, *, uri: str, say: Say) -> None:
         say(f"tracking: the sweep's parent run could not be ended ({error})")
         return
     say(_where_to_compare(state, jobs, uri=uri))
+
+
+def _advice(sweep_dir: Path) -> dict[str, str]:
+    """What a search (runner.tuning) says of its trials, as a tag; {} for any other sweep."""
+    path = sweep_dir / ADVICE_NAME
+    return {"advice": storable(path.read_text().strip())} if path.is_file() else {}
 
 
 def _stored(sweep_dir: Path, fresh: TrackingState) -> TrackingState:
