@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	if $$p -c '$(IN_RANGE)' 2>/dev/null; then command -v $$p; break; fi; done)
 PYTEST := $(PY) -m pytest -q
 FAST := not browser and not sglang and not soak
+# What is run; CI names the part that has passed as a whole (see .ci/run).
+TESTS ?= tests
 
 .PHONY: help demo test lint types check test-browser test-sglang soak bench clean
 
@@ -19,9 +21,9 @@ demo: $(VENV)/.demo ## set up and run the main job on the bundled model: no GPU,
 	$(PY) -m runner
 
 test: $(VENV)/.dev ## set up and pass the tests (no browser, no SGLang)
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)" \
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)" $(TESTS) \
 		|| { echo "Those that failed beside others, again alone:"; \
-		     $(PYTEST) --last-failed --last-failed-no-failures none -m "$(FAST)"; }
+		     $(PYTEST) --last-failed --last-failed-no-failures none -m "$(FAST)" $(TESTS); }
 
 check: lint types test ## everything that must hold: what CI runs
 

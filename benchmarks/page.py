@@ -76,7 +76,8 @@ SECTIONS = (
 
 
 def run(section: Section) -> bool:
-    """Run one and keep what it prints. False when it failed; what was kept before stays."""
+    """Run one and keep what it prints, with its exit code when that is not 0 (a crash, or a limit
+    of its own that was not met); then False."""
     command = [sys.executable, "-m", f"benchmarks.{section.name}", *section.arguments]
     print(f"{section.name} ...", flush=True)
     start = time.monotonic()
@@ -84,10 +85,10 @@ def run(section: Section) -> bool:
     took = time.monotonic() - start
     if done.returncode != 0:
         print(f"{section.name} ended with {done.returncode} after {took:.0f} s", flush=True)
-        return False
+    note = f"\nended with exit code {done.returncode}\n" if done.returncode else ""
     KEPT.mkdir(parents=True, exist_ok=True)
-    (KEPT / f"{section.name}.txt").write_text(done.stdout)
-    return True
+    (KEPT / f"{section.name}.txt").write_text(done.stdout + note)
+    return done.returncode == 0
 
 
 def page() -> str:
