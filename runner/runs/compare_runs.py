@@ -141,7 +141,7 @@ check found something, and each category. The first run need not be the better
 one: nothing is judged here.
 
   python -m runner.runs compare 1f6cad1c 7fb04d30
-  python -m runner.runs compare B4-thinking-greedy B4-thinking-sampled --json | jq .results
+  python -m runner.runs compare B4-greedy B4-sampled --json | jq .results
 """,
     add_arguments=add_arguments,
     run=run_compare,

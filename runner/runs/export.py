@@ -207,23 +207,24 @@ def _add_formats(group: argparse._ArgumentGroup) -> None:
 COMMAND = Command(
     name="export",
     summary="samples as what trainers read: ids and masks, messages, parquet ...",
-    text="""Samples of one or several runs, joined with their verdicts, as what trainers read.
+    text="""Samples of runs, joined with their verdicts, as what trainers read.
 
-  pretokenized   JSON lines: id, input_ids (prompt and output), loss_mask, metadata
+  pretokenized   JSON lines: id, input_ids, loss_mask, metadata
   parquet, hf    the same in columns; hf is for datasets.load_from_disk
-  messages       JSON lines: OpenAI messages decoded from the ids, tools, metadata
+  messages       JSON lines: OpenAI messages decoded from the ids, with tools
   sharegpt       JSON lines: EAGLE's human and gpt turns
   vocabulary     token_freq.pt, d2t and t2d, coverage by size and category
 
-Rejected samples are left out; outputs cut by length are kept, and their metadata
-says so. Whoever is not exported is named in DIR/left_out.jsonl with the reason.
+Rejected samples are left out; outputs cut by length are kept, and their
+metadata says so. Whoever is not exported is named in DIR/left_out.jsonl, with
+the reason.
 The same command goes on after a kill and does nothing when all is there.
 
   python -m runner.runs export latest --out data
   python -m runner.runs export latest --out data --drop flag --keep loop
-  python -m runner.runs export RUN RUN --out data --max-length 8192 --over-length cut \\
-      --split train=0.98,eval=0.02 --shuffle
-  python -m runner.runs export latest --to vocabulary --draft-size 32000 --out vocab
+  python -m runner.runs export RUN RUN --out data --max-length 8192 \\
+      --over-length cut --split train=0.98,eval=0.02 --shuffle
+  python -m runner.runs export latest --to vocabulary --out vocab
 """,
     add_arguments=add_arguments,
     run=run_export,

@@ -165,10 +165,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="parity",
     summary="ask the chat API the same prompts: what it drops or moves",
-    text="""Send a run's prompts to a running SGLang twice, greedily: as ids to /generate, and as
-messages to /v1/chat/completions. Shown side by side: special tokens that the chat API dropped,
-reasoning and tool calls that it moved or lost, and counts that disagree. Exit code 1 when anything
-differs.
+    text="""Send a run's prompts to a running SGLang twice, greedily: as ids to
+/generate, and as messages to /v1/chat/completions. Shown side by side: special
+tokens that the chat API dropped, reasoning and tool calls that it moved or
+lost, and counts that disagree. Exit code 1 when anything differs.
 
   python -m runner.runs parity latest --n 20
   python -m runner.runs parity latest --url http://127.0.0.1:30000 --json

@@ -86,14 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND = Command(
     name="validate",
     summary="judge a run's samples again, with any validators, without a server",
-    text="""Judge the samples of a run again, from its directory alone, in parallel processes.
+    text="""Judge the samples of a run again, from its directory alone, in parallel.
 
-The verdicts become a set of their own beside the run's; nothing else changes. Without overrides
-the validators are those of the run's own config. Afterwards both sets are compared by reason.
+The verdicts become a set of their own beside the run's; nothing else changes.
+Without overrides the validators are those of the run's own config. Afterwards
+both sets are compared by reason.
 
   python -m runner.runs validate latest
   python -m runner.runs validate latest validators=strict --set strict
-  python -m runner.runs validate latest validators.degeneration.most=0.5 ~validators.answer
+  python -m runner.runs validate latest ~validators.answer
   python -m runner.runs show latest --set strict
   python -m runner.runs show latest --compare strict
 """,
