@@ -167,7 +167,7 @@ CHANNELS = msgspec.structs.replace(
         message=ID_OF["<|im_middle|>"],
         end=IM_END,
         names={name: ids(name) for name in ("assistant", "analysis", "final")},
-        recipient=[999_999],
+        recipient=ids("=")[-1:],
     ),
     modes={"thinking": ModeProfile(template_kwargs={}, generation_prompt=[], think="none")},
 )
