@@ -21,11 +21,9 @@ demo: $(VENV)/.demo ## set up and run the main job on the bundled model: no GPU,
 	$(PY) -m runner
 
 test: $(VENV)/.dev ## set up and pass the tests (no browser, no SGLang)
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)" $(TESTS) \
-		|| { echo "Those that failed beside others, again alone:"; \
-		     $(PYTEST) --last-failed --last-failed-no-failures none -m "$(FAST)" $(TESTS); }
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)" $(TESTS)
 
-check: lint types test ## everything that must hold: what CI runs
+check: lint types test test-browser test-sglang ## everything that must hold
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(PY) -m ruff check .
