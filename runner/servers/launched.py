@@ -28,6 +28,7 @@ from runner.servers.argv import (
     sglang_command,
 )
 from runner.servers.endpoint import Endpoint, Lifetime, ModelFacts
+from runner.servers.gpulock import gpus_here, gpus_taken, held
 from runner.servers.ladder import next_rung
 from runner.servers.llamacpp_main import API_KEY_ENV
 from runner.servers.process import ServerProcess
@@ -207,9 +208,17 @@ class LaunchedServer(Lifetime):
         self._shown = _shown(command, launch, url=url, lowered=self.lowered)
         (folder / "argv.json").write_text(json.dumps(self._shown, indent=2) + "\n")
         self._endpoints = [endpoint]
-        await self._run(command, endpoint, folder=folder)
+        async with held(self._gpus(command), owner=f"process {os.getpid()}, {folder}") as locks:
+            await self._run(command, endpoint, folder=folder, locks=locks)
 
-    async def _run(self, command: Command, endpoint: Endpoint, *, folder: Path) -> None:
+    def _gpus(self, command: Command) -> list[str]:
+        if self.kind is not ServerKind.sglang:
+            return []
+        return gpus_taken(command.argv, {**os.environ, **command.env}, gpus_here())
+
+    async def _run(
+        self, command: Command, endpoint: Endpoint, *, folder: Path, locks: list[int]
+    ) -> None:
         process = self._process = ServerProcess(
             command.argv,
             env={**os.environ, **command.env},
@@ -218,6 +227,7 @@ class LaunchedServer(Lifetime):
             secrets=[self._api_key] if self._api_key else [],
             stop_command=self._config.stop_command,
             remove=[command.secret_file[0]] if command.secret_file else [],
+            held=locks,
         )
         try:
             _write_secret(command)

@@ -36,7 +36,8 @@ class ProcessExit(Record, frozen=True, kw_only=True):
 class ServerProcess(Lifetime):
     """One start of one server. Use once: `start`, then `stop`, which is safe to call at any time.
 
-    `exited` is done when the main process has ended (its children may take a moment longer);
+    `held` are descriptors of locks that the supervisor keeps for as long as anything of the tree is
+    left. `exited` is done when the main process has ended (its children may take a moment longer);
     `stop` returns when nothing of the tree is left.
     """
 
@@ -50,9 +51,11 @@ class ServerProcess(Lifetime):
         secrets: Sequence[str] = (),
         stop_command: Sequence[str] | None = None,
         remove: Sequence[Path] = (),
+        held: Sequence[int] = (),
     ) -> None:
         self.argv = list(argv)
         self.log_path = log_path
+        self._held = tuple(held)
         self._life = LogLife(log_path)
         self.pid = 0
         self.stop_asked = False
@@ -130,7 +133,7 @@ class ServerProcess(Lifetime):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(their_control, their_status),
+                    pass_fds=(their_control, their_status, *self._held),
                     start_new_session=True,
                 )  # fmt: skip
         finally:
