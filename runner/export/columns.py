@@ -4,7 +4,8 @@
 are columns of their own.
 """
 
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -36,21 +37,49 @@ REPEATED = (
 """Columns with few different values: what a dictionary is good for."""
 
 
-class Batch:
-    """Gathers samples until there are `BATCH_ROWS`."""
+class Sink(Protocol):
+    """Where batches go: pyarrow's writers, and its files."""
 
-    def __init__(self) -> None:
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ColumnWriter:
+    """One file of columns. A `PartWriter`. Closes `sink`, and then what lies beneath it."""
+
+    def __init__(self, sink: Sink, *beneath: Any) -> None:
+        self._sink = sink
+        self._beneath = beneath
         self._items: list[Item] = []
 
-    def add(self, item: Item) -> pa.RecordBatch | None:
-        """A full batch, or None."""
-        self._items.append(item)
-        return self.take() if len(self._items) == BATCH_ROWS else None
+    def __enter__(self) -> Self:
+        return self
 
-    def take(self) -> pa.RecordBatch | None:
-        """What there is, or None for nothing."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._write()
+        for file in (self._sink, *self._beneath):
+            file.close()
+
+    def add(self, item: Item) -> str:
+        self._items.append(item)
+        if len(self._items) == BATCH_ROWS:
+            self._write()
+        return ""
+
+    def notes(self) -> dict[str, int]:
+        return {}
+
+    def _write(self) -> None:
         items, self._items = self._items, []
-        return record_batch(items) if items else None
+        if items:
+            self._sink.write_batch(record_batch(items))
 
 
 def record_batch(items: list[Item]) -> pa.RecordBatch:

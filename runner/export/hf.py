@@ -7,15 +7,13 @@ for each split, `dataset_dict.json` above them. `datasets` reads the types from 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from runner.export.columns import SCHEMA, Batch
+from runner.export.columns import SCHEMA, ColumnWriter
 from runner.export.formats import Finished, PartFile
-from runner.export.item import Item
 from runner.rundir import replace_file
 
 
@@ -30,8 +28,9 @@ class HuggingFace:
     def file_name(self, number: int) -> str:
         return f"data-{number:05d}.arrow"
 
-    def open(self, path: Path) -> "ArrowWriter":
-        return ArrowWriter(path)
+    def open(self, path: Path) -> ColumnWriter:
+        file = pa.OSFile(str(path), "wb")
+        return ColumnWriter(pa.ipc.new_stream(file, SCHEMA), file)
 
     def finish(
         self, folder: Path, parts: Mapping[str, Sequence[PartFile]], notes: Mapping[str, int]
@@ -63,34 +62,3 @@ def _state(split: str, written: Sequence[PartFile]) -> dict[str, Any]:
 def _write(path: Path, content: dict[str, Any]) -> Path:
     replace_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2))
     return path
-
-
-class ArrowWriter:
-    """One Arrow stream. A `PartWriter`."""
-
-    def __init__(self, path: Path) -> None:
-        self._batch = Batch()
-        self._file = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_stream(self._file, SCHEMA)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None and (batch := self._batch.take()) is not None:
-            self._writer.write_batch(batch)
-        self._writer.close()
-        self._file.close()
-
-    def add(self, item: Item) -> str:
-        if (batch := self._batch.add(item)) is not None:
-            self._writer.write_batch(batch)
-        return ""
-
-    def notes(self) -> dict[str, int]:
-        return {}

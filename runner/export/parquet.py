@@ -7,14 +7,11 @@ told to verify them do (`page_checksum_verification=True` in pyarrow).
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyarrow.parquet as pq
 
-from runner.export.columns import REPEATED, SCHEMA, Batch
+from runner.export.columns import REPEATED, SCHEMA, ColumnWriter
 from runner.export.formats import Finished, PartFile
-from runner.export.item import Item
 
 
 class Parquet:
@@ -28,46 +25,19 @@ class Parquet:
     def file_name(self, number: int) -> str:
         return f"part-{number:05d}.parquet"
 
-    def open(self, path: Path) -> "ParquetWriter":
-        return ParquetWriter(path)
+    def open(self, path: Path) -> ColumnWriter:
+        return ColumnWriter(
+            pq.ParquetWriter(
+                path,
+                SCHEMA,
+                compression="zstd",
+                compression_level=3,
+                use_dictionary=list(REPEATED),
+                write_page_checksum=True,
+            )
+        )
 
     def finish(
         self, folder: Path, parts: Mapping[str, Sequence[PartFile]], notes: Mapping[str, int]
     ) -> Finished:
         return Finished()
-
-
-class ParquetWriter:
-    """One file. A `PartWriter`."""
-
-    def __init__(self, path: Path) -> None:
-        self._batch = Batch()
-        self._writer = pq.ParquetWriter(
-            path,
-            SCHEMA,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=list(REPEATED),
-            write_page_checksum=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None and (batch := self._batch.take()) is not None:
-            self._writer.write_batch(batch)
-        self._writer.close()
-
-    def add(self, item: Item) -> str:
-        if (batch := self._batch.add(item)) is not None:
-            self._writer.write_batch(batch)
-        return ""
-
-    def notes(self) -> dict[str, int]:
-        return {}
