@@ -5,9 +5,11 @@ Everything said also goes to the attempt's log file, with the time. Numbers come
 """
 
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -64,6 +66,19 @@ class Rate:
         return (a1 - a0) / span, (b1 - b0) / span
 
 
+class _LogFile(logging.FileHandler):
+    """A log that may lie on a full disk: the run says so by itself, once, and the screen has what
+    the file lacks; the standard handler would print a traceback for each line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 class Display:
     """`say` for events, `show` for figures. A context manager."""
 
@@ -78,7 +93,7 @@ class Display:
         self._file: logging.Handler | None = None
         if log_file is not None:
             log_file.parent.mkdir(parents=True, exist_ok=True)
-            self._file = logging.FileHandler(log_file, encoding="utf-8")
+            self._file = _LogFile(log_file, encoding="utf-8")
             self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
             self._logger.addHandler(self._file)
 
@@ -134,12 +149,18 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def progress(counts: Counts) -> tuple[int, int]:
+    """(samples settled, samples to settle): skipped rows are never sent, so they are in neither."""
+    asked = counts.planned - counts.skipped
+    return asked - counts.pending, asked
+
+
 def plain_line(snapshot: Snapshot) -> str:
     """One line for logs."""
     counts = snapshot.counts
-    settled = counts.planned - counts.pending
+    settled, asked = progress(counts)
     parts = [
-        f"{snapshot.stage}: {settled:,} of {counts.planned:,}",
+        f"{snapshot.stage}: {settled:,} of {asked:,}",
         f"{snapshot.output_tokens:,} tokens, {snapshot.tokens_per_s:,.0f}/s",
         f"in flight {snapshot.in_flight}",
         " ".join(f"{name} {n:,}" for name, n in sorted(snapshot.finish.items())),
@@ -159,9 +180,8 @@ def panel(snapshot: Snapshot) -> Group:
         TaskProgressColumn(),
         expand=True,
     )
-    bar.add_task(
-        snapshot.stage, total=max(1, counts.planned), completed=counts.planned - counts.pending
-    )
+    settled, asked = progress(counts)
+    bar.add_task(snapshot.stage, total=max(1, asked), completed=settled)
     figures = Table.grid(padding=(0, 3))
     figures.add_row(
         f"{snapshot.output_tokens:,} output tokens",

@@ -10,6 +10,8 @@ from runner.ledger import fold
 from runner.records import Counts, RunStatus
 from runner.rundir import RunDir, RunState
 from runner.stats import Stats
+from runner.view.facts import losses_of, named
+from runner.view.status import read_settings
 
 
 def accounting_line(counts: Counts) -> str:
@@ -43,7 +45,7 @@ def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | Non
         whole = stats.all()
         console.print()
         finish = ", ".join(f"{name} {n:,}" for name, n in sorted(whole.finish.items()))
-        rate = f"{state.tokens_per_s:,.0f}" if state.generate_tokens else "not measured"
+        rate = "not measured" if state.tokens_per_s is None else f"{state.tokens_per_s:,.0f}"
         console.print(
             f"finish: {finish}   output tokens/s: {rate}   generating: {duration(state.generate_s)}"
         )
@@ -53,7 +55,8 @@ def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | Non
         console.print()
     console.print(accounting_line(state.counts))
     if state.counts.skipped:
-        console.print(f"skipped: python -m runner.runs show {reference(run)} tells why")
+        lost = losses_of(run, read_settings(run).client.retry.max_attempts)
+        console.print(f"skipped: {named(lost.skipped.items())}", soft_wrap=True)
     if state.unplanned:
         console.print(
             f"kept:   {state.unplanned:,} samples that the plan does not ask for any more"

@@ -15,10 +15,11 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from runner.config import Duplicates
+from runner.config import Duplicates, SourceKind
 from runner.gather import Entry, Gathered, PartSelection, Selection, select
 from runner.model import RunModel
-from runner.planwriter import Limits, Result, beside, sample_id, skip_of
+from runner.planwriter import Result, beside, sample_id, skip_of
+from runner.preflight import limits_of
 from runner.prompts.shape import text_of
 from runner.rendering import Rendered
 from runner.resolve import Resolved
@@ -38,9 +39,7 @@ def show_preview(resolved: Resolved, console: Console) -> int:
     config = resolved.config
     model = RunModel(config, resolved.model)
     selected = {name: select(part, config.seed) for name, part in resolved.parts.items()}
-    limits = Limits(
-        context_length=config.model.context_length, max_new_tokens=config.sampling.max_new_tokens
-    )
+    limits = limits_of(config)
     drop = config.prompts.duplicates is Duplicates.drop
     shown = skipped = 0
     with Gathered(Path(tempfile.gettempdir()), resolved.parts) as gathered:
@@ -134,11 +133,13 @@ def _close(
     console: Console, resolved: Resolved, selected: dict[str, PartSelection], shown: int, skip: int
 ) -> None:
     console.rule(style="dim")
+    # What a category's file expects is said of its own data set, not of other rows in its place.
+    from_hub = resolved.config.source.kind is SourceKind.hub
     for name, part in selected.items():
         taken = sum(len(s.rows) for s in part.sources)
-        expected = resolved.parts[name].expected.prompt_tokens
+        expected = resolved.parts[name].expected.prompt_tokens if from_hub else None
         about = f"; about {expected:,} prompt tokens each are expected" if expected else ""
-        line = f"{name}: {taken:,} of {part.available:,} rows would be planned{about}"
+        line = f"{name}: {taken:,} of {part.available:,} rows are selected{about}"
         console.print(line, soft_wrap=True)
-    console.print(f"shown: {shown} prompts that would be sent, {skip} that would be skipped")
+    console.print(f"of those shown, {shown} would be sent and {skip} skipped")
     console.print("Nothing was started or written; leave preview out for the run itself.")

@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -29,7 +30,7 @@ def test_a_duration_reads_like_a_clock(seconds: float | None, text: str) -> None
 
 def test_the_plain_line_says_what_matters() -> None:
     line = plain_line(SNAPSHOT)
-    for part in ("44 of 100", "12,345 tokens", "679/s", "in flight 8", "length 2", "ETA 2:05"):
+    for part in ("43 of 99", "12,345 tokens", "679/s", "in flight 8", "length 2", "ETA 2:05"):
         assert part in line
     assert "rejected 2, failed 1" in line
 
@@ -61,3 +62,17 @@ def test_what_is_said_is_on_the_screen_and_in_the_log_and_is_no_markup(tmp_path)
     assert "[red]hello[/red]" in screen.getvalue()
     assert "[red]hello[/red]" in log.read_text()
     assert log.read_text().count("generating") == 1, "a figure line comes at most every 10 s"
+
+
+def test_a_log_on_a_full_disk_costs_no_more_than_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """/dev/full answers every write with ENOSPC."""
+    log = tmp_path / "log.txt"
+    log.symlink_to("/dev/full")
+    screen = io.StringIO()
+    with Display(Console(file=screen), log) as display:
+        display.say("one")
+        display.say("two")
+    assert screen.getvalue().count("\n") == 2
+    assert capfd.readouterr().err == ""

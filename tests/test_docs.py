@@ -81,6 +81,7 @@ def test_every_option_of_every_group_composes(option: str) -> None:
     extra = {
         "server=external": ["server.urls=[http://h:1]"],
         "source=file": ["source.path=x.jsonl"],
+        "category=own": ["source=file", "source.path=x.jsonl"],
         "source=custom": ["category.parts.B4.custom={_target_: mine.Rows}"],
     }.get(option, [])
     register_schema()

@@ -36,8 +36,8 @@ def test_it_shows_the_first_prompts_of_the_plan(
     first = [p.sample_id for p in read_plan(resolved.run)][:3]
     assert [line.split()[0] for line in shown.splitlines() if line.endswith("───")][:3] == first
     assert "<|im_assistant|>assistant<|im_middle|><think>" in shown
-    assert "5 of 40 rows would be planned" in shown
-    assert "shown: 3 prompts that would be sent, 0 that would be skipped" in shown
+    assert "5 of 40 rows are selected" in shown
+    assert "of those shown, 3 would be sent and 0 skipped" in shown
 
 
 def test_nothing_is_written(preview: Preview, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_skipped_and_escaped_prompts_say_so(preview: Preview, tmp_path: Path) ->
     assert "1 control texts made plain" in shown
     assert "[answer] 42" in shown
     assert "\x1b[2J" not in shown
-    assert "1 prompts that would be sent, 1 that would be skipped" in shown
+    assert "of those shown, 1 would be sent and 1 skipped" in shown
 
 
 def test_long_texts_and_ids_are_bounded() -> None:
