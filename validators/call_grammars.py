@@ -8,20 +8,18 @@ uses it.
     glm       <tool_call> NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> ... </tool_call>
     minimax   <minimax:tool_call> (<invoke name="NAME"> <parameter name="KEY">VALUE...)+
     harmony   a message whose header is addressed to functions.NAME, holding JSON
+    dsml, llama3: see `text_calls`
 
 Text inside markers is read leniently: blanks around it mean nothing. The result is data; what is
 wrong with a call is for the validator to say.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from runner.records import Kind, Segment, TokenProfile, ToolMarkers
-
-Decode = Callable[[list[int]], str]
+from validators.calls import Call, Calls, Decode, json_call, named_call, no_name
+from validators.text_calls import dsml_calls, llama_calls
 
 _KIMI_ID = re.compile(r"functions\.(?P<name>[^\s:]+):(?P<index>\d+)")
 _FENCE = re.compile(r"\s*(?P<name>\S+)\s*```(?:json)?\s*(?P<json>.*?)\s*```\s*", re.DOTALL)
@@ -35,40 +33,18 @@ _INVOKE_PARAMETER = re.compile(r'<parameter name="([^"]*)">\n?(.*?)\n?</paramete
 _RECIPIENT = re.compile(r"to=(?:functions\.)?(?P<name>[\w.-]+)")
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call. `arguments` is parsed JSON, or name -> text for the XML forms (`typed` False).
-
-    `fault` is "" or a reason of `tool_calls`: bad_call_id, bad_json. `index` is the counter of the
-    call id, -1 where the grammar has none.
-    """
-
-    name: str
-    arguments: Any
-    typed: bool = True
-    index: int = -1
-    fault: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Calls:
-    """All calls of an output. `broken` says what is wrong with the markers, "" for nothing; `open`
-    is True where the output ends inside a call or a section."""
-
-    calls: tuple[Call, ...] = ()
-    broken: str = ""
-    open: bool = False
-
-
 def read_calls(
     ids: list[int],
     specials: list[int],
     segments: list[Segment],
     profile: TokenProfile,
     decode: Decode,
+    *,
+    offered: bool,
+    cut: bool,
 ) -> Calls | None:
-    """The calls of an output, None for one that has none."""
+    """The calls of an output, None for one that has none. `offered`: the prompt has tools; `cut`:
+    the output ended by length."""
     if profile.channels is not None:
         return _harmony(ids, segments, decode)
     tools = profile.tools
@@ -76,11 +52,21 @@ def read_calls(
         return None
     markers = {v for v in _ids(tools) if v >= 0}
     marks = [i for i in specials if ids[i] in markers]
+    if tools.grammar == "llama3":
+        text = _llama_text(ids, segments, Kind.TOOL_CALL if marks else Kind.ANSWER, decode)
+        return llama_calls(text, tagged=bool(marks), cut=cut) if marks or offered else None
     if not marks:
         return None
+    if tools.grammar == "dsml":
+        return dsml_calls(decode(ids))
     if tools.grammar in ("kimi", "deepseek"):
         return _sections(ids, marks, tools, decode)
     return _pairs(ids, marks, tools, decode)
+
+
+def _llama_text(ids: list[int], segments: list[Segment], kind: Kind, decode: Decode) -> str:
+    part = next((one for one in segments if one.kind is kind), None)
+    return "" if part is None else decode(ids[part.start : part.end])
 
 
 def _ids(tools: ToolMarkers) -> tuple[int, ...]:
@@ -123,20 +109,11 @@ def _section_call(header: str, text: str, grammar: str) -> Call:
         match = _KIMI_ID.fullmatch(header.strip())
         if match is None:
             return Call(name="", arguments=None, fault="bad_call_id", detail=header.strip()[:80])
-        return _json_call(match["name"], text, index=int(match["index"]))
+        return json_call(match["name"], text, index=int(match["index"]))
     fenced = _FENCE.fullmatch(text)
     if fenced is not None:
-        return _json_call(fenced["name"], fenced["json"])
-    return _json_call(header.strip(), text)
-
-
-def _json_call(name: str, text: str, *, index: int = -1) -> Call:
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        detail = f"{name}: {error}"
-        return Call(name=name, arguments=None, index=index, fault="bad_json", detail=detail[:160])
-    return Call(name=name, arguments=arguments, index=index)
+        return json_call(fenced["name"], fenced["json"])
+    return json_call(header.strip(), text)
 
 
 def _pairs(ids: list[int], marks: list[int], tools: ToolMarkers, decode: Decode) -> Calls:
@@ -156,26 +133,20 @@ def _pairs(ids: list[int], marks: list[int], tools: ToolMarkers, decode: Decode)
 
 
 def _hermes(text: str) -> list[Call]:
-    try:
-        call = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return [Call(name="", arguments=None, fault="bad_json", detail=str(error)[:160])]
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return [Call(name="", arguments=None, fault="bad_call_id", detail="no name in the call")]
-    return [Call(name=call["name"], arguments=call.get("arguments", {}))]
+    return [named_call(text, "arguments")]
 
 
 def _qwen_xml(text: str) -> list[Call]:
     match = _FUNCTION.fullmatch(text)
     if match is None:
-        return [_no_name(text)]
+        return [no_name(text)]
     return [Call(match["name"], dict(_PARAMETER.findall(match["body"])), typed=False)]
 
 
 def _glm(text: str) -> list[Call]:
     name = text.partition("<arg_key>")[0].strip()
     if not name or "<" in name or "\n" in name:
-        return [_no_name(text)]
+        return [no_name(text)]
     return [Call(name, dict(_GLM_PAIR.findall(text)), typed=False)]
 
 
@@ -184,11 +155,7 @@ def _minimax(text: str) -> list[Call]:
         Call(match["name"], dict(_INVOKE_PARAMETER.findall(match["body"])), typed=False)
         for match in _INVOKE.finditer(text)
     ]
-    return calls or [_no_name(text)]
-
-
-def _no_name(text: str) -> Call:
-    return Call(name="", arguments=None, fault="bad_call_id", detail=text.strip()[:80])
+    return calls or [no_name(text)]
 
 
 _READERS: dict[str, Callable[[str], list[Call]]] = {
@@ -210,8 +177,8 @@ def _harmony_calls(ids: list[int], segments: list[Segment], decode: Decode) -> I
         if kind is Kind.TOOL_CALL:
             match = _RECIPIENT.search(decode(ids[header:start]))
             if match is None:
-                yield _no_name(decode(ids[header:start]))
+                yield no_name(decode(ids[header:start]))
             else:
-                yield _json_call(match["name"], decode(ids[start:end]))
+                yield json_call(match["name"], decode(ids[start:end]))
         if kind is not Kind.SPECIAL:
             header = end

@@ -5,18 +5,21 @@ look like; long runs of one id; periodic loops up to a period of 2,048 ids; a ta
 handful of ids only. Loops are what models do, greedy ones above all, and a drafter must learn them
 too: flagged. Output that is one id is what broken engines do: rejected.
 Does not cover: repetition with variation (the same paragraph with other numbers), loops of fewer
-than three rounds.
+than three rounds (of fewer than eight where a round is shorter than 32 ids: lists, tables and
+matrices repeat themselves so far).
 
-How loops are found: a loop of period p is a stretch of at least max(2p, 256) ids that each equal
-the one p places before. Every stretch so long holds one of the anchors that stand 128 places apart,
-with the 8 ids up to it repeated p places before. All anchors are compared by a hash of 8 ids with
-the 2,048 places before them, in one vectorized step; periods that enough anchors agree on are then
-checked id by id. So no such loop is missed and none is invented, at about 20 comparisons an id.
+How loops are found: a loop of period p is a stretch of ids that each equal the one p places before,
+at least max(2p, 256) of them, and max(8p, 64) where p is below 32. Every stretch so long holds one
+of the anchors that stand 128 (32) places apart, with the 8 ids up to it repeated p places before.
+All anchors are compared by a hash of 8 ids with the 2,048 (31) places before them, in one
+vectorized step; periods that enough anchors agree on are then checked id by id. So no such loop is
+missed and none is invented, at about 20 comparisons an id. Where one id stands 64 times in a row
+that is told instead of short loops.
 
 Reasons
     zero_id       reject  id 0 is at least half of the output
     single_id     reject  one id fills most of the output
-    loop          flag    the same ids again and again, at least three rounds and 256 repeated ids
+    loop          flag    the same ids again and again, to the very end or in the middle
     long_run      flag    a run of one id, longer than text has
     few_distinct  flag    the last 1,024 ids are less than 2 % different ones
 
@@ -25,7 +28,7 @@ limit; every row had a finish reason, a length and a text, and training on it ta
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,12 +39,39 @@ Ids = npt.NDArray[np.int64]
 
 MAX_PERIOD = 2048
 REPEATED_AT_LEAST = 256
-_ANCHOR_EVERY = REPEATED_AT_LEAST // 2
+SHORT_PERIOD = 31
+SHORT_ROUNDS = 8
+SHORT_AT_LEAST = 64
 _GRAM = 8
-_PERIODS = np.arange(MAX_PERIOD + 1)
-_NEEDED = (np.maximum(2 * _PERIODS, REPEATED_AT_LEAST) - _GRAM) // _ANCHOR_EVERY
-_NEEDED[0] = np.iinfo(np.int64).max  # an id is always like itself
-"""For each period: anchors that stand in a loop of it, at least."""
+
+
+class _Grid(NamedTuple):
+    """Anchors stand `every` so many places; periods up to `longest` are looked for among them.
+    `repeated` is how many ids of each period must repeat, `support` how many anchors stand in a
+    stretch of that many, at least."""
+
+    every: int
+    longest: int
+    repeated: npt.NDArray[np.int64]
+    support: npt.NDArray[np.int64]
+
+
+def _grid(every: int, repeated: npt.NDArray[np.int64], *, shortest: int) -> _Grid:
+    support = (repeated - _GRAM) // every
+    support[:shortest] = np.iinfo(np.int64).max  # an id is always like itself
+    return _Grid(every, len(repeated) - 1, repeated, support)
+
+
+_LONG = _grid(
+    REPEATED_AT_LEAST // 2,
+    np.maximum(2 * np.arange(MAX_PERIOD + 1), REPEATED_AT_LEAST),
+    shortest=1,
+)
+_SHORT = _grid(
+    SHORT_AT_LEAST // 2,
+    np.maximum(SHORT_ROUNDS * np.arange(SHORT_PERIOD + 1), SHORT_AT_LEAST),
+    shortest=2,
+)
 _START = np.arange(MAX_PERIOD, dtype=np.uint32)
 """Stands for what would be in front of the first id."""
 _MIX = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
@@ -77,7 +107,7 @@ class Degeneration:
         start, length, runs = longest_run(ids)
         if (verdict := self._single(ids, length, runs)) is not None:
             return verdict
-        if (loop := find_loop(ids)) is not None:
+        if (loop := find_loop(ids, short=length < self._run)) is not None:
             period, at, repeated = loop
             return _fail("loop", f"period {period}, {repeated} repeated ids from position {at}")
         if length >= self._run:
@@ -116,30 +146,31 @@ def longest_run(ids: Ids) -> tuple[int, int, int]:
     return int(edges[longest]), int(lengths[longest]), len(lengths)
 
 
-def find_loop(ids: Ids) -> tuple[int, int, int] | None:
+def find_loop(ids: Ids, *, short: bool = True) -> tuple[int, int, int] | None:
     """(period, start, repeated ids) of a loop as the module says; the shortest period wins."""
-    if len(ids) <= REPEATED_AT_LEAST:
+    if len(ids) <= SHORT_AT_LEAST:
         return None
-    for period in _candidates(ids):
-        start, length = longest_true(ids[period:] == ids[:-period])
-        if length >= max(2 * period, REPEATED_AT_LEAST):
-            return period, start, length
+    hashes = _gram_hashes(ids)
+    for grid in (_SHORT, _LONG) if short else (_LONG,):
+        for period in _candidates(ids, hashes, grid):
+            start, length = longest_true(ids[period:] == ids[:-period])
+            if length >= grid.repeated[period]:
+                return period, start, length
     return None
 
 
-def _candidates(ids: Ids) -> list[int]:
+def _candidates(ids: Ids, hashes: npt.NDArray[np.uint32], grid: _Grid) -> list[int]:
     """Periods, rising, on which as many anchors agree as a loop of that period must hold."""
-    hashes = _gram_hashes(ids)
-    padded = np.concatenate((_START, hashes))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, MAX_PERIOD)
-    first = _ANCHOR_EVERY - 1
-    anchors = hashes[first::_ANCHOR_EVERY]
-    same = windows[first::_ANCHOR_EVERY][: len(anchors)] == anchors[:, None]
-    at = np.flatnonzero(same.ravel()) % MAX_PERIOD  # 1-D: numpy's fast path for sparse masks
+    padded = np.concatenate((_START[: grid.longest], hashes))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, grid.longest)
+    first = grid.every - 1
+    anchors = hashes[first :: grid.every]
+    same = windows[first :: grid.every][: len(anchors)] == anchors[:, None]
+    at = np.flatnonzero(same.ravel()) % grid.longest  # 1-D: numpy's fast path for sparse masks
     if not len(at):
         return []
-    support = np.bincount(MAX_PERIOD - at, minlength=MAX_PERIOD + 1)
-    return [int(p) for p in np.flatnonzero(support >= _NEEDED) if p < len(ids)]
+    support = np.bincount(grid.longest - at, minlength=grid.longest + 1)
+    return [int(p) for p in np.flatnonzero(support >= grid.support) if p < len(ids)]
 
 
 def _gram_hashes(ids: Ids) -> npt.NDArray[np.uint32]:

@@ -49,13 +49,17 @@ class Duplicates:
         """A finding for each reason and category that has some."""
         outputs, prompts = array("Q"), array("Q")
         for judgement in read():
-            if judgement.output_tokens >= self._shortest:
+            if self._is_compared(judgement):
                 outputs.append(_u64(judgement.output_hash))
             prompts.append(_u64(judgement.prompt_hash))
         repeated = _repeated(outputs), _repeated(prompts)
         if not repeated[0] and not repeated[1]:
             return []
         return self._findings(read, *repeated)
+
+    def _is_compared(self, judgement: Judgement) -> bool:
+        """Not short, and of a set that was made with hashes."""
+        return judgement.output_tokens >= self._shortest and bool(judgement.output_hash)
 
     def _findings(
         self, read: Callable[[], Iterable[Judgement]], outputs: set[int], prompts: set[int]
@@ -67,7 +71,7 @@ class Duplicates:
         for judgement in read():
             samples[judgement.category] += 1
             one = (judgement.category, judgement.sample_id, judgement.prompt_hash)
-            if judgement.output_tokens >= self._shortest and _u64(judgement.output_hash) in outputs:
+            if self._is_compared(judgement) and _u64(judgement.output_hash) in outputs:
                 by_output[judgement.output_hash].append(one)
             if _u64(judgement.prompt_hash) in prompts:
                 by_prompt[judgement.prompt_hash].append(one)

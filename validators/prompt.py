@@ -20,6 +20,7 @@ as it is, the user's turn ends there and the model reads words that it never sai
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -114,6 +115,8 @@ def _at_most(token: int, prompt: Prompt, context: SampleContext) -> int:
         return once + len(assistants)
     calls = sum(len(m.get("tool_calls") or []) for m in assistants)
     tools = profile.tools
+    if tools is not None and tools.grammar == "dsml" and token == tools.section_begin:
+        return sys.maxsize  # it stands in every tag, once for each parameter
     if tools is not None and token in (tools.section_begin, tools.section_end):
         return once + max(calls, len(assistants))
     if tools is not None and token in (tools.call_begin, tools.argument_begin, tools.call_end):

@@ -12,8 +12,8 @@ Reasons
     second_close       flag  the reasoning is closed more than once
     second_open        flag  opened again, by a marker in the output after it was open
     tool_before_close  flag  a tool section begins inside the reasoning
-    empty_reasoning    flag  closed at once
-    missing_answer     flag  nothing between the close and the stop: no answer, no tool call
+    empty_reasoning    flag  closed at once, or after white space
+    missing_answer     flag  nothing but white space between the close and the stop
 
 Example: Kimi-K2.5's prompt ends in <think>, so a whole completion holds no <think> and exactly one
 </think>; a chat API that strips markers gave text in which neither could be checked.
@@ -33,6 +33,10 @@ REASONS = (
     "empty_reasoning",
     "missing_answer",
 )
+
+
+BLANK_IDS = 8
+"""A longer stretch is not looked at: its text would be decoded for nothing."""
 
 
 class Thinking:
@@ -82,15 +86,24 @@ def _thinking(
         if sample.finish == "length":
             return Verdict(outcome=Outcome.SKIP)
         return _fail("no_close", f"{size} tokens without a close")
-    if closes[0] <= start:
+    if _is_blank(context, start, closes[0]):
         return _fail("empty_reasoning", f"closed at position {closes[0]}")
-    if sample.finish == "stop" and _only_stops(context, closes[0] + 1):
+    if sample.finish == "stop" and _is_blank(context, closes[0] + 1, size):
         return _fail("missing_answer", f"closed at position {closes[0]} of {size}")
     return Verdict(outcome=Outcome.PASS)
 
 
-def _only_stops(context: SampleContext, start: int) -> bool:
-    return bool((context.kinds[start:] & IdKind.STOP).all())
+def _is_blank(context: SampleContext, start: int, end: int) -> bool:
+    """Nothing but stops and white space: families write line breaks around the markers. Where
+    there is no text to look at, only nothing is blank."""
+    ids = context.output[start:end][(context.kinds[start:end] & IdKind.STOP) == 0]
+    if not len(ids):
+        return True
+    return (
+        len(ids) <= BLANK_IDS
+        and context.decode is not None
+        and not context.decode(ids.tolist()).strip()
+    )
 
 
 def _fail(reason: str, detail: str) -> Verdict:

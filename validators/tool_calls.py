@@ -34,9 +34,18 @@ import referencing.exceptions
 from jsonschema.protocols import Validator as SchemaValidator
 
 from runner.records import Kind, Outcome, Prompt, Sample, SampleContext, Severity, Verdict
-from validators.call_grammars import Call, Calls, read_calls
+from validators.call_grammars import read_calls
+from validators.calls import Call, Calls
 
-_SPELT = ("<|tool_call", "<tool_call>", "</tool_call>", "<minimax:tool_call>", "<｜tool▁call")
+_SPELT = (
+    "<|tool_call",
+    "<tool_call>",
+    "</tool_call>",
+    "<minimax:tool_call>",
+    "<\uff5ctool\u2581call",
+    "<|python_tag|>",
+    "\uff5cDSML\uff5c",
+)
 _NO_NETWORK: referencing.Registry[Any] = referencing.Registry()
 
 
@@ -59,7 +68,13 @@ class ToolCalls:
         if decode is None:
             return Verdict(outcome=Outcome.SKIP)
         calls = read_calls(
-            sample.output_ids, context.specials, context.segments, context.profile, decode
+            sample.output_ids,
+            context.specials,
+            context.segments,
+            context.profile,
+            decode,
+            offered=prompt is not None and bool(prompt.tools),
+            cut=sample.finish == "length",
         )
         if calls is None:
             return _spelt_out(sample, context)
