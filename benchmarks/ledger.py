@@ -4,14 +4,16 @@
 
 Makes the run's files once (verdicts as rich as the default validators write them; samples carry few
 ids, since resuming never decodes those of a sealed shard), then measures in a process of its own
-what an attempt does before it can send: count the plan, recover both writers, judge what has no
-verdict, fold the figures of all that is done, count again, and list what is owed to the last one.
+what an attempt does before it can send: compare the prompts of samples and plan, count the plan,
+sum up what is owed for the check of the disk, recover both writers, judge what has no verdict, fold
+the figures of all that is done, count again, and list what is owed to the last one.
 Rendering is left out: only owed rows are rendered. The limit is on CPU time, since the machine may
 be shared. Exit code 1 when one is not met.
 """
 
 import argparse
 import hashlib
+import re
 import resource
 import subprocess
 import sys
@@ -22,7 +24,15 @@ from pathlib import Path
 
 import msgspec
 
-from runner.ledger import PartRequest, PlanRequest, account, owed, sample_keying
+from runner.ledger import (
+    PartRequest,
+    PlanRequest,
+    account,
+    owed,
+    owed_by_part,
+    sample_keying,
+    supersede_other_prompts,
+)
 from runner.recorder import Recorder
 from runner.records import JudgedVerdict, Judgement, Outcome, PlannedSample, Sample
 from runner.rundir import RunDir, replace_file
@@ -161,8 +171,13 @@ def resume(run: RunDir, plan: int, done: int) -> int:
         cpu_s, wall_s = time.process_time() - start, time.monotonic() - wall
         print(f"{what:<24}{cpu_s:7.2f} s CPU {wall_s:7.2f} s   {peak_mib():6.0f} MiB at most")
 
+    assert supersede_other_prompts(run) == 0
+    lap("plan compared")
     counts = account(run, "online", max_attempts=4).counts
     lap("counted")
+    due = owed_by_part(run, max_attempts=4, retry_failed=False)
+    assert sum(one.samples for one in due.values()) == plan - done
+    lap("summed up what is owed")
     with Recorder(run, NoJudge(), "online", max_attempts=4) as recorder:  # type: ignore[arg-type]
         lap("recorder open")
         assert recorder.counts == counts
@@ -177,7 +192,12 @@ def resume(run: RunDir, plan: int, done: int) -> int:
 
 
 def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Of this process alone: ru_maxrss would begin with what the one that started it had."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # not Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return int(re.findall(r"VmHWM:\s*(\d+) kB", status)[0]) / 1024
 
 
 def main() -> int:

@@ -1,13 +1,15 @@
 """Peak memory of the runner against the number of prompts, through a scripted loopback server.
 
-    python -m benchmarks.memory [--sizes 1000,10000,100000]
+    python -m benchmarks.memory [--sizes 1000,30000,100000]
 
 Each size is one whole `python -m runner` as a process of its own (plan, send, judge, shards,
 verdicts; tracking off); the peak is the kernel's own high-water mark (VmHWM). The last column is
-what one more prompt costs, from the smallest size to this one. Linux only.
+what one more prompt costs, from the line before to this one; the peak of a million prompts follows
+from the last. Exit code 1 when that is above the limit. Linux only.
 """
 
 import argparse
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = '{"vocab_size": 1280, "vocab_assigned": 1255, "stop_id": 1262, "think_close_id": 1264}'
+
+
+MILLION, LIMIT_MIB = 1_000_000, 500
 
 
 def prompts(path: Path, rows: int) -> None:
@@ -53,9 +58,15 @@ def peak_of(rows: int, url: str, folder: Path) -> tuple[float, float]:
     return peak, time.monotonic() - start
 
 
-def main() -> None:
+def at_a_million(peaks: dict[int, float]) -> float:
+    """MiB, on the line through the two largest sizes (never less than the largest)."""
+    (before, less), (size, peak) = sorted(peaks.items())[-2:]
+    return max(peak, peak + (peak - less) / (size - before) * (MILLION - size))
+
+
+def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--sizes", default="1000,10000,100000")
+    arguments.add_argument("--sizes", default="1000,30000,100000")
     sizes = [int(size) for size in arguments.parse_args().sizes.split(",")]
     fake = [sys.executable, "-m", "tests.fake_sglang", "--port", "0", "--scenario", SCENARIO]
     with (
@@ -64,15 +75,25 @@ def main() -> None:
     ):
         assert server.stdout is not None
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        first = 0.0
+        peaks: dict[int, float] = {}
         print(f"{'prompts':>9} {'peak MiB':>9} {'seconds':>8} {'bytes per further prompt':>25}")
         for size in sizes:
-            peak, seconds = peak_of(size, url, Path(name))
-            first = first or peak
-            more = (peak - first) * 2**20 / max(1, size - sizes[0])
-            print(f"{size:>9,} {peak:>9.0f} {seconds:>8.0f} {more:>25.0f}", flush=True)
+            peaks[size], seconds = peak_of(size, url, Path(name))
+            print(f"{size:>9,} {peaks[size]:>9.0f} {seconds:>8.0f} {more(peaks):>25}", flush=True)
         server.terminate()
+    if len(peaks) < 2:
+        return 0
+    million = at_a_million(peaks)
+    print(f"{MILLION:>9,} {million:>9.0f} by the last two lines; limit {LIMIT_MIB}")
+    return 1 if million > LIMIT_MIB else 0
+
+
+def more(peaks: dict[int, float]) -> str:
+    """Bytes for each prompt that the last size has more than the one before."""
+    for (before, less), (size, peak) in itertools.pairwise(list(peaks.items())[-2:]):
+        return f"{(peak - less) * 2**20 / (size - before):.0f}"
+    return ""
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -48,18 +48,21 @@ def best_known() -> dict[str, float]:
     return {"concurrency": number, "memory": memory, "chunk": chunk}
 
 
-def command(folder: Path, *, grid: bool, trials: int) -> list[str]:
+def command(
+    folder: Path, *, grid: bool, trials: int, trial_s: float = 4, python: str = sys.executable
+) -> list[str]:
     """The search as a user would start it, with the simulated server in SGLang's place."""
     lengths = {"B4": LENGTHS, "": LENGTHS}
     simulation = msgspec.json.encode(Simulation(machine=MACHINE, lengths=lengths)).decode()
     program = [sys.executable, "-m", "benchmarks.simulated_server", "--simulation", simulation]
     space(folder / "conf", grid=grid, trials=trials)
     return [
-        *(sys.executable, "-m", "runner", "--config-dir", str(folder / "conf")),
+        *(python, "-m", "runner", "--config-dir", str(folder / "conf")),
         "experiment=simulated" if grid else "hparams_search=simulated",
         *("server=sglang", "source=file", "tracking=none"),
         f"server.command={quoted(program)}",
-        *("canary.count=4", "tuning.trial_s=4", "server.ready_timeout_s=60", "category=B4"),
+        *("canary.count=4", f"tuning.trial_s={trial_s}", "server.ready_timeout_s=60"),
+        "category=B4",
         *("sampling.max_new_tokens=700", f"paths.outputs={folder / 'outputs'}"),
         *prompt_files(folder, ["B4"], 4000),
     ]

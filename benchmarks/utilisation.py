@@ -7,7 +7,7 @@ runner's). The figure is its makespan, measured by the server from the first arr
 answer, and the share of what list scheduling in arrival order would reach: the same machine with
 all jobs there at once. The runner is the whole `python -m runner`: canary, rendering, checks,
 verdicts and shards included; the others have everything rendered beforehand and keep nothing. The
-client with a barrier gets the first tenth only, since it takes so long.
+client with a barrier gets the first twentieth only, since it takes so long.
 
 Two mixes: one category, whose lengths nobody can tell apart, and eight whose means are known.
 """
@@ -47,12 +47,15 @@ class Result(NamedTuple):
     share_of_bound: float
 
 
-def prompt_files(folder: Path, parts: Sequence[str], rows: int) -> list[str]:
-    """A file of prompts for each part; gives the overrides that make the runner read them."""
+def prompt_files(folder: Path, parts: Sequence[str], rows: int, *, more: str = "") -> list[str]:
+    """A file of prompts for each part, `more` at their ends; gives the overrides that make the
+    runner read them."""
     overrides = []
     for part in parts:
         file = folder / f"{part}.jsonl"
-        texts = (f"What is {n} plus {len(part)} in {part}?" for n in range(rows // len(parts)))
+        texts = (
+            f"What is {n} plus {len(part)} in {part}?{more}" for n in range(rows // len(parts))
+        )
         lines = ({"messages": [{"role": "user", "content": text}]} for text in texts)
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         overrides.append(f"category.parts.{part}.file={{path: {file}}}")
@@ -101,7 +104,7 @@ def compare(mix: str, prompts: int, machine: Machine, folder: Path) -> list[Resu
 
     ours, measured = against(simulation, "runner", runner)
     asked = in_plan_order(measured, folder / "outputs")
-    few = asked[: max(in_flight * 4, len(asked) // 10)]
+    few = asked[: max(in_flight * 4, len(asked) // 20)]
     others: list[tuple[str, Callable[[Remote], None]]] = [
         ("bare aiohttp loop", lambda s: asyncio.run(bare_loop(s.url, asked, in_flight))),
         ("fixed thread pool", lambda s: thread_pool(s.url, asked, in_flight)),

@@ -27,8 +27,9 @@ from runner.config import Prepare
 from runner.display import Display
 from runner.ending import summarize
 from runner.engines.base import Engine
+from runner.engines.merging import merge_infos
 from runner.engines.opening import open_engine
-from runner.errors import Interrupted, RunnerError
+from runner.errors import Enough, Interrupted, RunnerError
 from runner.flow import Flow, most_in_flight
 from runner.gpuwatch import GpuWatch
 from runner.ledger import count
@@ -36,10 +37,12 @@ from runner.mirror import log_end, log_start
 from runner.model import RunModel, expected_of
 from runner.notify import EVENT_OF_STATUS, Notifier
 from runner.performance import Spent, measure
-from runner.plan import Limits, make_plan
+from runner.plan import make_plan
+from runner.preflight import limits_of, lines, narrowed, refuse
 from runner.provenance import collect, settings_yaml
 from runner.recorder import Recorder
 from runner.records import RunStatus
+from runner.render import Tokenizer
 from runner.resolve import Resolved, model_facts
 from runner.reuse import take_over
 from runner.rundir import RunState, append_line, replace_file
@@ -56,7 +59,7 @@ from runner.tracking import Tracker, default_uri, open_tracker
 from runner.tracking.masking import mask_text
 from runner.tracking.sweep import PARENT_ENV, name_in_sweep
 from runner.validate import Judge
-from runner.world import check_world, flags_world, server_world
+from runner.world import check_world, flags_world, server_world, weight_versions
 
 ONLINE = "online"
 """The verdict set that a run's own counts follow."""
@@ -79,6 +82,8 @@ class Attempt:
         self.stop = Stop(self.display.say)
         self.notifier = Notifier(self.config.notify, self.rundir.path, say=self.display.say)
         self._judge: Judge | None = None
+        self._decoder: Tokenizer | None = None
+        self._limits = limits_of(self.config)
         self._flow = Flow(self.config.client)
         self._spent = Spent()
         self._gpu = GpuWatch()
@@ -112,7 +117,7 @@ class Attempt:
             self.standing.save(**self.standing.outcome_of(error))
         except OSError as full:
             self.display.say(f"run.json could not be replaced: {full.strerror}")
-        self.display.say(f"stopped: {error}")
+        self.display.say(str(error) if isinstance(error, Enough) else f"stopped: {error}")
         return error.exit_code
 
     def _notify_end(self) -> None:
@@ -160,7 +165,14 @@ class Attempt:
         self.standing.save(**outcome)
         recorder = self.standing.recorder
         stats = recorder.stats if recorder is not None else None
-        log_end(tracker, self.rundir, self.standing.state, stats, say=self.display.say)
+        log_end(
+            tracker,
+            self.rundir,
+            self.standing.state,
+            stats,
+            decoder=self._decoder,
+            say=self.display.say,
+        )
         tracker.finish(self.standing.state.status)
 
     def _performance(self) -> dict[str, Any]:
@@ -187,11 +199,13 @@ class Attempt:
 
     def _open_model(self) -> RunModel:
         """The model, checked against the run's world, its tokenizer kept in the run."""
-        model = RunModel(self.config, self.resolved.model)
+        files = self.resolved.model
+        model = RunModel(self.config, files, self.shared.model(self.config, files))
         before = self.standing.state.world
         self._check_world(model.world | flags_world(self.config.server))
         if not self.rundir.profile_json.is_file() or self.standing.state.world != before:
             model.keep_in(self.rundir)
+        self._decoder = model.tokenizer
         return model
 
     def _check_world(self, now: dict[str, str]) -> None:
@@ -205,7 +219,10 @@ class Attempt:
     async def _stages(self, model: RunModel, tracker: Tracker) -> int:
         if self.config.prepare is Prepare.only:
             await self._plan(model)
-            raise Interrupted("Prepared: the plan is made, nothing was sent (prepare=only).")
+            raise Enough(
+                "Prepared: the plan is made, nothing was started or sent (prepare=only).",
+                next_step="the same command without prepare=only goes on",
+            )
         async with self._serving(model) as serving:
             starting = asyncio.ensure_future(self._start(serving, model))
             try:
@@ -232,14 +249,12 @@ class Attempt:
             self.resolved.parts,
             render=model.ahead,
             exclusion=self.resolved.exclusion,
-            limits=Limits(
-                context_length=config.model.context_length,
-                max_new_tokens=config.sampling.max_new_tokens,
-            ),
+            limits=self._limits,
             progress=progress,
         )
-        for line in summary.lines():
+        for line in lines(summary):
             self.display.say(line)
+        refuse(summary, config.prompts.stop_on)
         counts = await asyncio.to_thread(
             count, self.rundir, ONLINE, max_attempts=config.client.retry.max_attempts
         )
@@ -298,11 +313,18 @@ class Attempt:
             await self._keep_facts(serving)
         self.display.say(f"server is ready after {time.monotonic() - start:.1f} s")
 
+    def _know_weights(self) -> None:
+        if self._judge is not None:
+            self._judge.weight_versions = weight_versions(self.standing.state.world)
+
     async def _keep_facts(self, serving: Serving) -> None:
         """What answers, into the launch's folder and provenance."""
         launch_dir = self.folder / "launches" / f"{serving.launch:02d}"
         infos = await serving.infos()
         self._check_world(server_world(infos.values()))
+        self._know_weights()
+        if infos:
+            self._limits = narrowed(self._limits, merge_infos(infos))
         about = await asyncio.to_thread(describe, self.config.server, infos, launch_dir)
         provenance = [self.folder / "provenance.json", self.rundir.provenance_json]
         keep(about, launch_dir=launch_dir, provenance=provenance)
@@ -322,6 +344,7 @@ class Attempt:
             expected=expected_of(self.config),
         )
         self._judge = judge
+        self._know_weights()
         with Recorder(
             self.rundir,
             judge,
@@ -352,6 +375,7 @@ class Attempt:
                         gpu=self._gpu,
                         stop=self.stop,
                         display=self.display,
+                        limits=lambda: self._limits,
                     )
                     await sending.send_all(serving, starting, tracker)
             finally:

@@ -45,11 +45,13 @@ class SweepParent(Callback):  # type: ignore[misc] # hydra has no types here
         overrides = list(config.hydra.overrides.task)
         os.environ[OVERRIDES_ENV] = "\n".join(overrides)
         settings = resolved(config)
-        os.environ[SWEEP_DIR_ENV] = str(Path(settings["sweep_dir"]).absolute())
+        sweep_dir = Path(settings["sweep_dir"]).absolute()
+        os.environ[SWEEP_DIR_ENV] = str(sweep_dir)
+        # The Optuna sweeper writes there at its end, also when no trial was left to do.
+        sweep_dir.mkdir(parents=True, exist_ok=True)
         if settings["kind"] != "mlflow":
             return
         uri = normal_uri(settings["uri"] or default_uri(Path(settings["outputs"])))
-        sweep_dir = Path(settings["sweep_dir"]).absolute()
         target = Target(uri=uri, experiment=settings["experiment"], run_name=settings["name"])
         key = sweep_key(overrides, outputs=settings["outputs"])
         parent = open_parent(sweep_dir, target, key=key, say=say)

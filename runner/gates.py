@@ -89,6 +89,20 @@ def check_gates(
             )
 
 
+def check_rates(rates: Mapping[str, Mapping[str, float]], reasons: Iterable[str]) -> None:
+    """Raise ConfigError for an expected rate, by part, of a reason that no validator gives."""
+    known = sorted(reasons)
+    for part, wanted in rates.items():
+        for reason, rate in wanted.items():
+            if reason not in known or not 0 <= rate <= 1:
+                raise ConfigError(
+                    "An expected rate is a share of samples with a validator's reason.",
+                    where=f"category.parts.{part}.expected.rates.{reason}",
+                    found=f"{rate:g}" if reason in known else reason,
+                    allowed="0 to 1" if reason in known else ", ".join(known),
+                )
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

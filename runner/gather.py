@@ -78,16 +78,14 @@ class Entry(NamedTuple):
     part: str
     source: str
     row: int
+    turn: int
     conversation: Conversation | None
     skip: str
     duplicate: bool
 
-    @property
-    def turn(self) -> int:
-        return self.conversation.turn if self.conversation is not None else 0
-
 
 class _Spooled(msgspec.Struct, array_like=True):
+    turn: int
     conversation: Conversation | None
     skip: str
 
@@ -136,12 +134,10 @@ class Gathered:
         for (row, value), place in zip(found, selection.places.tolist(), strict=True):
             row_id = row_name(part.name, source.name, row)
             try:
-                for conversation in adaptation.prompts(value):
-                    listed = exclusion.hit(conversation, row_id)
-                    skip = f"excluded: listed in {listed}" if listed else ""
-                    self._add(selection, row, place, conversation, skip)
+                for asked in adaptation.prompts(value):
+                    self._add(selection, row, place, _spooled(asked, exclusion, row_id))
             except RowFault as fault:
-                self._add(selection, row, place, None, f"{fault.reason}: {fault.detail}")
+                self._add(selection, row, place, _spooled(fault, exclusion, row_id))
             yield row
 
     def _add(
@@ -149,17 +145,16 @@ class Gathered:
         selection: Selection,
         row: int,
         place: float,
-        conversation: Conversation | None,
-        skip: str,
+        spooled: _Spooled,
     ) -> None:
-        data = msgspec.json.encode(_Spooled(conversation, skip)) + b"\n"
+        asked, data = spooled.conversation, msgspec.json.encode(spooled) + b"\n"
         self._file.write(data)
         self._places.append(place)
         self._offsets.append(self._end)
         self._part_of.append(self._names.index(selection.part))
         self._source_of.append(selection.source)
         self._rows.append(row)
-        self._tags.append(prompt_tag(conversation.prompt_hash) if conversation else 0)
+        self._tags.append(prompt_tag(asked.prompt_hash) if asked is not None else 0)
         self._end += len(data)
 
     def in_order(self, known_tags: Sequence[int] | npt.NDArray[np.uint64] = ()) -> Iterator[Entry]:
@@ -173,9 +168,8 @@ class Gathered:
             spooled = self._decoder.decode(self._file.readline())
             name = self._names[self._part_of[index]]
             source = self._parts[name].sources[self._source_of[index]].name
-            yield Entry(
-                name, source, self._rows[index], spooled.conversation, spooled.skip, duplicate
-            )
+            asked = (spooled.turn, spooled.conversation, spooled.skip)
+            yield Entry(name, source, self._rows[index], *asked, duplicate)
 
     def _duplicates(
         self, order: npt.NDArray[np.int64], known: npt.NDArray[np.uint64]
@@ -185,6 +179,13 @@ class Gathered:
         first[np.unique(tags, return_index=True)[1]] = True
         repeated: npt.NDArray[np.bool_] = (~first | np.isin(tags, known)) & (tags != 0)
         return repeated
+
+
+def _spooled(asked: Conversation | RowFault, exclusion: Exclusion, row_id: str) -> _Spooled:
+    if isinstance(asked, RowFault):
+        return _Spooled(asked.turn, None, f"{asked.reason}: {asked.detail}")
+    listed = exclusion.hit(asked, row_id)
+    return _Spooled(asked.turn, asked, f"excluded: listed in {listed}" if listed else "")
 
 
 def row_name(part: str, source: str, row: int) -> str:

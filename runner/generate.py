@@ -1,19 +1,11 @@
 """Sending: every owed sample asked for once, bounded in flight, no barrier, every end recorded.
 
-One request is one prompt with n = 1 and an id of its own, never streamed. What a fault means:
-
-    unusable     asked again, with backoff, until `client.retry.max_attempts`; then recorded
-    refused      recorded at once: asking again cannot help
-    busy         asked again later; costs no attempt
-    unreachable  the server may be gone: wait for `Serving`; costs no attempt
-    denied       the run stops: no request would fare better
+One request is one prompt with n = 1 and an id of its own, never streamed. What a fault means for
+its sample is decided in `runner.tries`, with one exception: where a route or key is denied the run
+stops, since no request would fare better. Suspects are asked for alone, at the end.
 
 Every end and every unusable answer is shown to the watch; when it trips, the wave ends at once, and
 what was in flight goes back into the feed.
-
-A sample in flight at two deaths of the server (or that lost its connection as often as a sample is
-asked for) is a suspect and is asked for alone at the end; one that kills the server alone is
-recorded as `kills_server`, one that still gets no answer as what it met.
 """
 
 import asyncio
@@ -31,6 +23,7 @@ from runner.engines.pool import EnginePool, Routed
 from runner.errors import MachineError, ServerError
 from runner.flow import Flow
 from runner.plan import PromptReader
+from runner.preflight import Limits, clipped
 from runner.recorder import Recorder
 from runner.records import (
     Failure,
@@ -45,13 +38,11 @@ from runner.rendering import RenderAhead
 from runner.serving import Drained, Serving
 from runner.stopping import Stop
 from runner.tasks import run_all
+from runner.tries import Next, Step, Tries, backoff_s
 from runner.watch import Watch
 
 BATCH = 16
 """Requests rendered at a time in the rendering thread."""
-SUSPECT_DEATHS = 2
-IN_FLIGHT = ("disconnected", "cut_body")
-"""Unreachable in a way that this very request may have caused: it was being worked on."""
 
 
 class Request(NamedTuple):
@@ -170,6 +161,8 @@ class Sender:
         self._watch = watch
         self._budget = budget
         self._permits, self._meter = flow.permits, flow.meter
+        self.limits: Limits | None = None
+        """Of config and server together; None while the server has told none."""
         self._suspects: list[Request] = []
         self._open: dict[str, Request] = {}
         """Taken from the feed and not settled."""
@@ -234,51 +227,23 @@ class Sender:
         """Bring one request to an end: a sample, a failure, or a place among the suspects."""
         self._open[request.planned.sample_id] = request
         await self._recorder.room()
-        attempts, deaths, losses, waits = request.planned.asked, 0, 0, 0
+        sampling = clipped(self._sampling, len(request.input_ids), self.limits)
+        tries = Tries(request.planned.asked, most=self._client.retry.max_attempts, alone=alone)
         failed_at = ""
-        most = self._client.retry.max_attempts
-        while True:
+        for waits in itertools.count():
             pool = await self._serving.pool()
-            deaths_before = self._serving.deaths
-            launch, sent_at, start = self._serving.launch, time.time(), time.monotonic()
+            deaths, launch = self._serving.deaths, self._serving.launch
+            sent_at, start = time.time(), time.monotonic()
             try:
-                routed = await self._ask(pool, request, avoid=failed_at)
+                routed = await self._ask(pool, request, sampling, avoid=failed_at)
             except EngineFault as fault:
                 failed_at = fault.endpoint
-                if fault.kind is FaultKind.DENIED:
-                    raise _denied(fault) from fault
-                attempts += fault.kind in (FaultKind.UNUSABLE, FaultKind.REFUSED)
-                if fault.kind is FaultKind.UNREACHABLE:
-                    self._serving.doubt(pool, f"{fault.reason}: {fault.detail}")
-                    await self._serving.pool()
-                    if fault.reason in IN_FLIGHT:
-                        deaths += self._serving.deaths != deaths_before
-                        losses += 1
-                    if alone and deaths:
-                        self._fail(request, attempts, "kills_server", fault, permanent=True)
-                        return
-                    if alone and losses >= most:
-                        self._fail(request, max(attempts, most), fault.reason, fault)
-                        return
-                    if not alone and (deaths >= SUSPECT_DEATHS or losses >= most):
-                        self._suspects.append(request)
-                        del self._open[request.planned.sample_id]
-                        return
-                elif fault.kind is FaultKind.REFUSED:
-                    self._fail(request, attempts, fault.reason, fault, permanent=True)
+                if not await self._goes_on(request, tries, fault, pool, deaths):
                     return
-                elif attempts >= most:
-                    self._fail(request, attempts, fault.reason, fault)
-                    return
-                elif fault.kind is FaultKind.UNUSABLE:
-                    self._saw_fault(request, fault.reason, fault)
-                waits += 1
-                await asyncio.sleep(self._backoff_s(waits))
+                await asyncio.sleep(backoff_s(waits, self._client.retry))
                 continue
             latency_s = time.monotonic() - start
-            sample = sample_of(
-                request, routed, self._origin, self._sampling, launch, sent_at, latency_s
-            )
+            sample = sample_of(request, routed, self._origin, sampling, launch, sent_at, latency_s)
             self._meter.answered(routed.completion, latency_s)
             judgement = self._recorder.accept(sample, request.prompt)
             del self._open[sample.sample_id]
@@ -286,30 +251,41 @@ class Sender:
             self._watch.saw(judgement, sample)
             return
 
-    async def _ask(self, pool: EnginePool, request: Request, *, avoid: str) -> Routed:
+    async def _goes_on(
+        self, request: Request, tries: Tries, fault: EngineFault, pool: EnginePool, deaths: int
+    ) -> bool:
+        """Whether the sample is to be asked for again; if not, it has found its end. `deaths` is
+        how often the server had died before this request."""
+        if fault.kind is FaultKind.DENIED:
+            raise _denied(fault) from fault
+        if fault.kind is FaultKind.UNREACHABLE:
+            self._serving.doubt(pool, f"{fault.reason}: {fault.detail}")
+            await self._serving.pool()
+        step = tries.after(fault, died=self._serving.deaths != deaths)
+        match step.next:
+            case Next.FAILED:
+                self._fail(request, tries.asked, step, fault)
+            case Next.SUSPECT:
+                self._suspects.append(request)
+                del self._open[request.planned.sample_id]
+            case Next.AGAIN if fault.kind is FaultKind.UNUSABLE:
+                self._saw_fault(request, fault.reason, fault)
+        return step.next is Next.AGAIN
+
+    async def _ask(
+        self, pool: EnginePool, request: Request, sampling: SamplingParams, *, avoid: str
+    ) -> Routed:
         rid = f"{request.planned.sample_id}.{secrets.token_hex(6)}"
         self.in_flight += 1
         self.requests += 1
         self._meter.sent()
         try:
-            return await pool.send(rid, request.input_ids, self._sampling, avoid=avoid)
+            return await pool.send(rid, request.input_ids, sampling, avoid=avoid)
         finally:
             self.in_flight -= 1
             self._meter.back()
 
-    def _backoff_s(self, waits: int) -> float:
-        retry = self._client.retry
-        return float(min(retry.backoff_max_s, retry.backoff_s * 2 ** (waits - 1)))
-
-    def _fail(
-        self,
-        request: Request,
-        requests: int,
-        reason: str,
-        fault: EngineFault,
-        *,
-        permanent: bool = False,
-    ) -> None:
+    def _fail(self, request: Request, requests: int, step: Step, fault: EngineFault) -> None:
         """Record a failure for good. `requests` are all that were spent on it, earlier attempts'
         included; a line of failures.jsonl tells of this attempt's."""
         planned = request.planned
@@ -318,10 +294,10 @@ class Sender:
             prompt_hash=planned.prompt_hash,
             category=planned.category,
             kind="failed",
-            reason=reason,
+            reason=step.reason,
             detail=fault.detail,
             requests=requests - planned.asked,
-            permanent=permanent,
+            permanent=step.permanent,
             try_=planned.try_,
             attempt=self._origin.attempt,
             at=time.time(),
@@ -329,7 +305,7 @@ class Sender:
         )
         self._recorder.failed(failure, for_good=True)
         del self._open[planned.sample_id]
-        self._saw_fault(request, reason, fault)
+        self._saw_fault(request, step.reason, fault)
 
     def _saw_fault(self, request: Request, reason: str, fault: EngineFault) -> None:
         planned = request.planned

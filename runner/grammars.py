@@ -32,6 +32,10 @@ _DEEPSEEK = (
     "<｜tool▁call▁end｜>",
     "<｜tool▁calls▁end｜>",
 )
+_DSML = ("｜DSML｜", "<｜DSML｜")
+"""DeepSeek V3.2 writes one token into every tag of a call; its vocabulary has the older markers
+too."""
+_LLAMA = "<|python_tag|>"
 _PAIRS = (
     ("<minimax:tool_call>", "</minimax:tool_call>"),
     ("<tool_call>", "</tool_call>"),
@@ -41,6 +45,9 @@ _CHANNELS = ("analysis", "commentary", "final")
 
 def find_tools(vocabulary: Mapping[str, int], template: str) -> ToolMarkers | None:
     """The tool-call markers of this vocabulary; the template tells apart what shares a marker."""
+    dsml = next((text for text in _DSML if text in vocabulary), None)
+    if dsml is not None and ("DSML" in template or _DEEPSEEK[0] not in template):
+        return _one_marker(vocabulary[dsml], "dsml")
     for grammar, texts in (("kimi", _KIMI), ("deepseek", _DEEPSEEK)):
         if all(text in vocabulary for text in texts):
             begin, call, argument, end, close = (vocabulary[text] for text in texts)
@@ -63,7 +70,19 @@ def find_tools(vocabulary: Mapping[str, int], template: str) -> ToolMarkers | No
                 section_end=end,
                 grammar=_pair_grammar(opening, template),
             )
-    return None
+    return _one_marker(vocabulary[_LLAMA], "llama3") if _LLAMA in vocabulary else None
+
+
+def _one_marker(marker: int, grammar: str) -> ToolMarkers:
+    """Calls begin with this id, and nothing but the turn's end ends them."""
+    return ToolMarkers(
+        section_begin=marker,
+        call_begin=marker,
+        argument_begin=NOT_TOLD,
+        call_end=NOT_TOLD,
+        section_end=NOT_TOLD,
+        grammar=grammar,
+    )
 
 
 def _pair_grammar(opening: str, template: str) -> str:

@@ -53,6 +53,8 @@ KEY_CLASSES: tuple[tuple[str, KeyClass], ...] = (
     ("source.*", KeyClass.FREE),
     ("prompts.special_tokens", KeyClass.IDENTITY),
     ("prompts.duplicates", KeyClass.IDENTITY),
+    ("prompts.over_context", KeyClass.IDENTITY),
+    ("prompts.stop_on", KeyClass.FREE),
     ("prompts.exclude", KeyClass.FREE),  # what the files hold is in the facts
     ("prompts.workers", KeyClass.FREE),
     ("budget.*", KeyClass.PLAN),
@@ -92,6 +94,7 @@ _DEFAULTS: dict[str, Any] = {
     "sampling.ignore_eos": False,
     "prompts.special_tokens": "escape",
     "prompts.duplicates": "keep",
+    "prompts.over_context": "skip",
     "client.auto.first": 16,
     "client.auto.most": 1024,
     "client.auto.interval_s": 5.0,

@@ -42,13 +42,37 @@ class _Key(msgspec.Struct, rename={"try_": "try"}):
     rejected: bool = False
 
 
-_decoder = msgspec.json.Decoder(_Key)
+class _Head(msgspec.Struct, rename={"try_": "try"}):
+    """The same of a line of samples/ that is cut off before its ids: all of it must be there."""
+
+    sample_id: str
+    prompt_hash: str
+    try_: int
+    rejected: bool = False
+
+
+_IDS = b',"input_ids":['
+_key_decoder = msgspec.json.Decoder(_Key)
+_head_decoder = msgspec.json.Decoder(_Head)
 
 
 def sample_keying(line: bytes) -> tuple[str, int]:
     """Key and tag of a line of samples/, verdicts/ or plan/ (see runner.shards.Keying)."""
-    key = _decoder.decode(line)
+    key = _decode_head(line) or _key_decoder.decode(line)
     return key.sample_id, tag_of(key.prompt_hash, try_=key.try_, rejected=key.rejected)
+
+
+def _decode_head(line: bytes) -> _Head | None:
+    """A sample's key from what lies before its ids, or None: they are nearly all of the line, and
+    whoever made it or checked its frame knows that it is whole. `_IDS` begins with a bare quote
+    that no comma can come before in a text, so it is found nowhere but at that field."""
+    at = line.find(_IDS)
+    if at < 0:
+        return None
+    try:
+        return _head_decoder.decode(line[:at] + b"}")
+    except msgspec.DecodeError:  # made with another order of fields, or no sample at all
+        return None
 
 
 def tries(index: Index) -> npt.NDArray[np.int64]:
@@ -88,29 +112,41 @@ def _mix(keys: Any, tags: Any) -> Hashes:
 
 
 def find(wanted: Hashes, among: Hashes) -> npt.NDArray[np.int64]:
-    """For each wanted hash its position in `among` (the last one), -1 where it is not there."""
-    order = np.argsort(among, kind="stable")
-    at = np.searchsorted(among[order], wanted, side="right") - 1
-    found = np.where(at >= 0, order[np.maximum(at, 0)], -1) if len(order) else at * 0 - 1
-    hit = (found >= 0) & (among[found] == wanted) if len(order) else found >= 0
-    positions: npt.NDArray[np.int64] = np.where(hit, found, -1)
+    """For each wanted hash its position in `among` (the last one), -1 where it is not there.
+
+    Sorted hashes are looked for in sorted ones: in another order most of the time goes into waiting
+    for memory.
+    """
+    positions = np.full(len(wanted), -1, dtype=np.int64)
+    if not len(among):
+        return positions
+    order, turn = np.argsort(among, kind="stable"), np.argsort(wanted)
+    ordered, rising = among[order], wanted[turn]
+    at = np.searchsorted(ordered, rising, side="right") - 1
+    hit = (at >= 0) & (ordered[at] == rising)
+    positions[turn[hit]] = order[at[hit]]
     return positions
 
 
 def contains(among: Hashes, wanted: Hashes) -> Mask:
     """For each wanted hash whether it is in `among` (numpy's isin takes five times as long)."""
+    hit: Mask = np.zeros(len(wanted), dtype=bool)
     if not len(among):
-        return np.zeros(len(wanted), dtype=bool)
-    ordered = np.sort(among)
-    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    hit: Mask = ordered[at] == wanted
+        return hit
+    ordered, turn = np.sort(among), np.argsort(wanted)
+    rising = wanted[turn]
+    at = np.minimum(np.searchsorted(ordered, rising), len(ordered) - 1)
+    hit[turn] = ordered[at] == rising
     return hit
 
 
 def last_of_each_key(index: Index) -> Mask:
     """For each line in the order of writing, whether it is the last one with its key."""
+    last = np.ones(len(index), dtype=bool)
+    keys = np.sort(index["key"])
+    if not (keys[:-1] == keys[1:]).any():  # in most runs: nothing was asked for again
+        return last
     order = np.argsort(index["key"], kind="stable")
     ordered = index["key"][order]
-    last = np.ones(len(index), dtype=bool)
     last[order[:-1][ordered[:-1] == ordered[1:]]] = False
     return last

@@ -126,27 +126,28 @@ def get_sample(run: RunDir, sample_id: str) -> Sample | None:
 
 
 def _decode(reader: ShardReader, wanted: Mask, kind: type[Any]) -> Iterator[Any]:
-    decoder = msgspec.json.Decoder(kind)
-    for line, is_wanted in zip(reader.lines(), wanted.tolist(), strict=False):
-        if is_wanted:
-            yield decoder.decode(line)
+    return map(msgspec.json.Decoder(kind).decode, reader.lines_at(np.flatnonzero(wanted)))
 
 
 class _Standing(NamedTuple):
     """The lines of plan/ as numbers, in sending order, and how each one stands. Shape (lines,)."""
 
     reader: ShardReader
-    keys: Hashes
-    pairs: Hashes
     wanted: Mask
     """The plan selects it, and no later line replaces it."""
     skipped: Mask
-    done: Mask
+    sample: npt.NDArray[np.int64]
+    """The current sample that was made of it, by its place among them; -1: none."""
     failed: Mask
     parts: npt.NDArray[np.int64]
     """By their place in `PlanRequest.names`."""
     due: npt.NDArray[np.int64]
     """As which try it is, or would be, asked for."""
+
+    @property
+    def done(self) -> Mask:
+        mask: Mask = self.sample >= 0
+        return mask
 
     @property
     def pending(self) -> Mask:
@@ -177,15 +178,13 @@ def _stand(
 ) -> _Standing:
     reader = ShardReader(run.plan, keying=sample_keying)
     index, selection = reader.index(), selection_of(run, request, reader)
-    keys, pairs = index["key"].copy(), prompt_pairs(index)
+    keys = index["key"].copy()
     due = superseded.next_tries(keys)
     return _Standing(
         reader,
-        keys,
-        pairs,
         selection["wanted"] & last_of_each_key(index),
         selection["skipped"].copy(),
-        contains(samples.prompts, pairs),
+        find(prompt_pairs(index), samples.prompts),
         _failed(keys, due, failures, max_attempts),
         selection["part"].astype(np.int64),
         due,
@@ -224,8 +223,10 @@ def owed(run: RunDir, *, max_attempts: int, retry_failed: bool) -> Iterator[Owed
     if retry_failed:
         pending = pending | (standing.wanted & standing.failed & ~standing.done & ~standing.skipped)
     decoder = msgspec.json.Decoder(OwedSample)
-    for position in np.flatnonzero(pending).tolist():
-        planned, try_ = decoder.decode(standing.reader.at(position)), int(due[position])
+    positions = np.flatnonzero(pending)
+    lines = standing.reader.lines_at(positions)
+    for line, try_ in zip(lines, due[positions].tolist(), strict=True):
+        planned = decoder.decode(line)
         failure = failures.get(planned.sample_id)
         same = failure is not None and failure.try_ == try_ and not retry_failed
         asked = failure.requests if failure is not None and same else 0
@@ -274,40 +275,35 @@ def account(run: RunDir, verdict_set: str, *, max_attempts: int) -> Accounts:
     superseded = read_superseded(run)
     samples = _current_samples(run, superseded)
     standing = _stand(run, request, samples, superseded, read_failures(run), max_attempts)
-    is_rejected, is_ok = _judged(run, verdict_set, samples, standing)
     wanted, done = standing.wanted, standing.wanted & standing.done & ~standing.skipped
-    pending = standing.pending
-    cut = _cut(run, verdict_set, request, standing)
+    pending, cut = standing.pending, _cut(run, verdict_set, request, standing)
+    made = standing.sample[done]
+    is_rejected, is_judged = (mask[made] for mask in _judged(run, verdict_set, samples))
+    unplanned = np.ones(len(samples.prompts), dtype=bool)
+    unplanned[made] = False
     counts = Counts(
         planned=_sum(wanted),
-        ok=_sum(done & is_ok),
-        rejected=_sum(done & is_rejected),
+        ok=_sum(is_judged & ~is_rejected),
+        rejected=_sum(is_rejected),
         failed=_sum(wanted & standing.failed & ~standing.done & ~standing.skipped),
         skipped=_sum(wanted & standing.skipped) + _sum(pending & cut),
-        pending=_sum(pending & ~cut) + _sum(done & ~is_ok & ~is_rejected),
+        pending=_sum(pending & ~cut) + _sum(~is_judged),
     )
-    return Accounts(
-        counts=counts,
-        unplanned=_sum(~contains(standing.pairs[done], samples.prompts)),
-        superseded=len(superseded),
-    )
+    return Accounts(counts=counts, unplanned=_sum(unplanned), superseded=len(superseded))
 
 
 def _sum(mask: Mask) -> int:
     return int(mask.sum())
 
 
-def _judged(
-    run: RunDir, verdict_set: str, samples: _Samples, standing: _Standing
-) -> tuple[Mask, Mask]:
-    """Which lines of the plan have a sample that was rejected, and which one that was not."""
+def _judged(run: RunDir, verdict_set: str, samples: _Samples) -> tuple[Mask, Mask]:
+    """Which current samples were rejected, and which have a verdict at all."""
     verdicts = ShardReader(run.verdicts(verdict_set), keying=sample_keying).index()
     verdict = find(samples.tries, try_pairs(verdicts))
-    bad = np.zeros(len(samples.tries), dtype=bool)
-    bad[verdict >= 0] = rejected(verdicts)[verdict[verdict >= 0]]
-    good = (verdict >= 0) & ~bad
-    pairs = standing.pairs
-    return contains(samples.prompts[bad], pairs), contains(samples.prompts[good], pairs)
+    judged: Mask = verdict >= 0
+    bad = np.zeros(len(judged), dtype=bool)
+    bad[judged] = rejected(verdicts)[verdict[judged]]
+    return bad, judged
 
 
 class _Spent(msgspec.Struct):
@@ -319,7 +315,7 @@ def _cut(run: RunDir, verdict_set: str, request: PlanRequest, standing: _Standin
     """Which lines a budget that is spent cuts off. Reads verdicts only where there is a budget."""
     limits = request.budgets
     if all(limit is None for limit in limits.values()):
-        return np.zeros(len(standing.keys), dtype=bool)
+        return np.zeros(len(standing.wanted), dtype=bool)
     reader = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
     current = read_superseded(run).current(reader.index())
     tokens: Counter[str] = Counter()
@@ -359,8 +355,9 @@ def supersede_other_prompts(run: RunDir) -> int:
     plan = ShardReader(run.plan, keying=sample_keying).index()
     plan = plan[last_of_each_key(plan)]
     other = contains(plan["key"], index["key"]) & ~contains(prompt_pairs(plan), prompt_pairs(index))
-    positions = np.flatnonzero(current & other).tolist()
-    samples = [msgspec.json.decode(reader.at(position), type=Sample) for position in positions]
+    samples = list(_decode(reader, current & other, Sample))
+    if not samples:
+        return 0
     supersede(
         run,
         [

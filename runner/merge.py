@@ -18,9 +18,9 @@ import yaml  # type: ignore[import-untyped]
 
 from runner.errors import ConfigError, MachineError
 from runner.keying import try_pairs
-from runner.ledger import account, fold, sample_keying
+from runner.ledger import account, fold, read_plan, sample_keying
 from runner.plansummary import PlanSummary, read_summary, write_summary
-from runner.records import PlannedSample, Record, RunStatus
+from runner.records import Record, RunStatus
 from runner.rundir import RunDir, RunState, Tokens, append_lines, replace_file
 from runner.selection import PlanRequest, keep_selection, read_request
 from runner.shards import ShardReader, ShardWriter
@@ -135,9 +135,7 @@ def _build(parts: Sequence[Part], new: RunDir, name: str, *, max_attempts: int) 
     folded = _merge_lines([part.run.samples for part in parts], new.samples, fold=False)
     append_lines(new.superseded, [one for part in parts for one in list_superseded(part.run)])
     _merge_verdicts(parts, new)
-    with new.failures.open("wb") as out:
-        for part in parts:
-            out.write(part.run.failures.read_bytes() if part.run.failures.is_file() else b"")
+    _merge_failures([part.run for part in parts], new)
     shutil.copytree(parts[0].run.tokenizer, new.tokenizer)
     shutil.copy2(parts[0].run.provenance_json, new.provenance_json)
     config = {key: value for key, value in parts[0].config.items() if key != "partition"}
@@ -151,8 +149,21 @@ def _build(parts: Sequence[Part], new: RunDir, name: str, *, max_attempts: int) 
     return folded
 
 
+def _merge_failures(runs: Sequence[RunDir], new: RunDir) -> None:
+    """Each line once: copies have those from before they went apart in common. A line that a crash
+    tore is ended here, so that it takes no other one with it."""
+    seen: set[bytes] = set()
+    with new.failures.open("wb") as out:
+        for run in runs:
+            for line in run.failures.read_bytes().splitlines() if run.failures.is_file() else []:
+                if line not in seen:
+                    seen.add(line)
+                    out.write(line + b"\n")
+
+
 def _merge_plans(parts: Sequence[Part], new: RunDir) -> None:
-    """plan/ and prompts/: each sample once, each prompt with its new place."""
+    """plan/ and prompts/: each sample once, as its part plans it now; each prompt with its new
+    place."""
     seen: dict[str, str] = {}
     stored = 0
     with (
@@ -162,10 +173,12 @@ def _merge_plans(parts: Sequence[Part], new: RunDir) -> None:
         for part in parts:
             source = ShardReader(part.run.prompts, keying=lambda _line: ("", 0))
             places: dict[int, int] = {}
-            for line in ShardReader(part.run.plan).lines():
-                one = msgspec.json.decode(line, type=PlannedSample)
-                if seen.setdefault(one.sample_id, one.prompt_hash) != one.prompt_hash:
-                    raise _conflict([one.sample_id], "has two prompts")
+            for one in read_plan(part.run):
+                if one.sample_id in seen:
+                    if seen[one.sample_id] != one.prompt_hash:
+                        raise _conflict([one.sample_id], "has two prompts")
+                    continue
+                seen[one.sample_id] = one.prompt_hash
                 if one.prompt >= 0 and one.prompt not in places:
                     prompts.put(source.at(one.prompt))
                     places[one.prompt], stored = stored, stored + 1
@@ -194,13 +207,7 @@ def _sum_summaries(summaries: Iterable[PlanSummary]) -> PlanSummary:
     whole = PlanSummary()
     for summary in summaries:
         for name, part in summary.parts.items():
-            to = whole.part(name)
-            for field in ("prompts", "duplicates", "escaped", "prompt_tokens"):
-                setattr(to, field, getattr(to, field) + getattr(part, field))
-            to.longest_tokens = max(to.longest_tokens, part.longest_tokens)
-            to.excluded += part.excluded
-            for reason, count in part.skipped.items():
-                to.skipped[reason] = to.skipped.get(reason, 0) + count
+            whole.part(name).add(part)
     return whole
 
 

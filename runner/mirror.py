@@ -24,6 +24,7 @@ from runner.resolve import Resolved
 from runner.rundir import RunDir, RunState, replace_file
 from runner.stats import Stats
 from runner.tracking import Tracker
+from runner.view.sample_view import Decoder
 
 SETTING_TAGS = (
     "category.count",
@@ -104,6 +105,7 @@ def log_end(
     state: RunState,
     stats: Stats | None,
     *,
+    decoder: Decoder | None,
     say: Callable[[str], None],
 ) -> None:
     """The report, and everything final. run.json must tell how the run ended. Never raises for a
@@ -119,16 +121,20 @@ def log_end(
     if manifest.is_file():
         digest = hashlib.sha256(manifest.read_bytes()).hexdigest()
         tracker.dataset(name=state.run_id, source=str(run.samples), digest=digest)
-    _log_report(tracker, run, say)
+    _log_report(tracker, run, decoder, say)
     _log_server_tail(tracker, run, run.attempt(state.attempts))
     for path in (run.config_yaml, run.provenance_json, manifest, run.run_json):
         if path.is_file():
             tracker.artifact(path)
 
 
-def _log_report(tracker: Tracker, run: RunDir, say: Callable[[str], None]) -> None:
+def _log_report(
+    tracker: Tracker, run: RunDir, decoder: Decoder | None, say: Callable[[str], None]
+) -> None:
+    if not (run.path / "verdicts").is_dir():
+        return  # a plan alone is nothing to report on
     try:
-        data = make_report(run)
+        data = make_report(run, decoder=decoder)
         tables = {"samples.json": sample_table(data.samples), "verdicts.json": verdict_table(data)}
         figures = [path for name in FIGURES if (path := run.path / "report" / name).is_file()]
     except (RunnerError, OSError) as error:

@@ -1,4 +1,7 @@
-"""The model as one run uses it: its tokenizer, the probed profile, one mode, one sampling."""
+"""The model as one run uses it: its tokenizer, the probed profile, one mode, one sampling.
+
+What takes seconds to load is a `LoadedModel`, which the jobs of one process may share.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,8 +24,9 @@ from runner.rendering import (
 from runner.rundir import RunDir, replace_file
 
 
-class RunModel:
-    """Renders prompts and says what is sent with them. Loading it takes seconds.
+class LoadedModel:
+    """A model's tokenizer, its profile, and the processes that render with it. Loading takes
+    seconds. Nothing in it belongs to a run, so one run after the other may use it.
 
     Raises:
         MachineError: the tokenizer cannot be loaded.
@@ -30,8 +34,7 @@ class RunModel:
     """
 
     def __init__(self, config: Config, files: ModelFiles) -> None:
-        self._config = config
-        self._files = files
+        self._key = _loaded_from(config, files)
         self.tokenizer: Tokenizer = load_tokenizer(
             files.folder or files.id,
             revision=config.model.revision,
@@ -40,9 +43,52 @@ class RunModel:
         self.profile: TokenProfile = probe(
             self.tokenizer, facts_of(files.folder), config.model.modes, config.model.hints
         )
+        self._pool: RenderPool | None = None
+        self._pool_of: tuple[RenderSettings, int] | None = None
+
+    def serves(self, config: Config, files: ModelFiles) -> bool:
+        """Whether loading it for these would give the same. (A hub model by its revision: what a
+        branch is at the first job, it is for all jobs of a process.)"""
+        return self._key == _loaded_from(config, files)
+
+    def pool(self, settings: RenderSettings, workers: int) -> RenderPool:
+        """Processes that render by these settings, the same ones while they are asked for."""
+        if self._pool is None or self._pool_of != (settings, workers) or self._pool.broken:
+            self.close()
+            self._pool, self._pool_of = RenderPool(settings, workers), (settings, workers)
+        return self._pool
+
+    def close(self) -> None:
+        """End the rendering processes, if there are any."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+def _loaded_from(config: Config, files: ModelFiles) -> tuple[str, ...]:
+    """All that decides what is loaded and probed, a folder's content included."""
+    model = config.model
+    read = (files.source, files.fingerprint, model.revision, model.trust_remote_code)
+    return tuple(repr(one) for one in (*read, model.modes, model.hints))
+
+
+class RunModel:
+    """Renders prompts and says what is sent with them. `loaded` is the model, when there already
+    is one that serves; whoever loaded it closes it.
+
+    Raises: as `LoadedModel`.
+    """
+
+    def __init__(
+        self, config: Config, files: ModelFiles, loaded: LoadedModel | None = None
+    ) -> None:
+        self._config = config
+        self._files = files
+        self._loaded = loaded or LoadedModel(config, files)
+        self._is_own = loaded is None
+        self.tokenizer, self.profile = self._loaded.tokenizer, self._loaded.profile
         self.renderer = Renderer(self.tokenizer, self.render_settings)
         self._workers = worker_count(config.prompts.workers, is_fast=self.tokenizer.is_fast)
-        self._pool: RenderPool | None = None
 
     @property
     def mode(self) -> ModeProfile:
@@ -90,15 +136,14 @@ class RunModel:
     def ahead(self, prompts: Iterable[Asked]) -> Iterator[Rendered | RenderFault]:
         """Prompts to ids, in order: here, or in worker processes for a slow tokenizer. For one
         caller at a time."""
-        if self._pool is None and self._workers:
-            self._pool = RenderPool(self.render_settings, self._workers)
-        return self._pool.ahead(prompts) if self._pool else in_turn(self.renderer, prompts)
+        if not self._workers:
+            return in_turn(self.renderer, prompts)
+        return self._loaded.pool(self.render_settings, self._workers).ahead(prompts)
 
     def close(self) -> None:
-        """End the rendering processes, if there are any."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        """End the rendering processes, if there are any and no other run may use them."""
+        if self._is_own:
+            self._loaded.close()
 
     def probe_ids(self) -> list[int]:
         """A short fixed prompt for the first request to a server."""

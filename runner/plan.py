@@ -22,7 +22,8 @@ from runner.ledger import PartRequest, PlanRequest, read_request, supersede_othe
 from runner.partition import own_rows
 from runner.planned import Planned
 from runner.plansummary import PlanSummary, read_summary, write_summary
-from runner.planwriter import Limits, PlanWriter, beside, no_key
+from runner.planwriter import PlanWriter, beside, no_key
+from runner.preflight import Limits
 from runner.prompts.exclusion import Exclusion
 from runner.prompts.parts import PromptPart
 from runner.records import Prompt
@@ -60,19 +61,20 @@ def make_plan(
         _start_over(run)
     else:
         _check_same_rows(before, parts)
-    if before is not None and _asks_for(before) == _wants(config, parts):
+    accept = "prompts" in config.resume.accept
+    if before is not None and not accept and _asks_for(before) == _wants(config, parts):
         _keep_request(run, msgspec.structs.replace(before, **_budget(config)))
+        supersede_other_prompts(run)  # a crash may have come between the plan and this
         return read_summary(run)
     everything = {name: select(part, config.seed) for name, part in parts.items()}
     selected = own_rows(everything, parts, config.partition)
     wanted = _request(config, parts, selected)
     with Gathered(run.path, parts) as gathered:
         known = Planned(run, before)
-        _gather(gathered, selected, known, parts, exclusion, progress)
+        _gather(gathered, selected, known, parts, exclusion, progress, everything=accept)
         summary = read_summary(run)
         entries = gathered.in_order(known.tags)
         drop = config.prompts.duplicates is Duplicates.drop
-        accept = "prompts" in config.resume.accept
         with PlanWriter(
             run,
             parts,
@@ -87,8 +89,7 @@ def make_plan(
                 progress("planning", done, len(gathered))
     write_summary(run, summary)
     _keep_request(run, wanted)
-    if accept:
-        supersede_other_prompts(run)
+    supersede_other_prompts(run)
     return summary
 
 
@@ -169,14 +170,16 @@ def _gather(
     parts: Mapping[str, PromptPart],
     exclusion: Exclusion,
     progress: Progress,
+    *,
+    everything: bool,
 ) -> None:
-    missing = [
-        known.missing(s, parts[name].sources[s.source].name, parts[name].n)
+    to_read = [
+        s if everything else known.to_read(s, parts[name].sources[s.source].name, parts[name].n)
         for name, part in selected.items()
         for s in part.sources
     ]
-    total, done = sum(len(s.rows) for s in missing), 0
-    for selection in missing:
+    total, done = sum(len(s.rows) for s in to_read), 0
+    for selection in to_read:
         for _ in gathered.read(selection, exclusion):
             done += 1
             progress("reading", done, total)

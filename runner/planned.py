@@ -2,6 +2,10 @@
 
 A row counts as planned when the whole plan (its request.json) selects it. Rows that a crash left
 behind in the middle of an extension are read again, and only their missing samples are added.
+
+A source is known by its content, but what makes prompts of its rows is code, which an upgrade
+changes; and a source of the user's own only says that it is the same. So a plan that grows reads
+some of its old rows again too: prompts of two kinds would be found out before they are mixed.
 """
 
 import numpy as np
@@ -13,6 +17,8 @@ from runner.rundir import RunDir
 from runner.shards import ShardReader, key_hash
 
 _NO_ROWS = np.zeros(0, dtype=np.int64)
+LOOKED_AT_AGAIN = 32
+"""Rows of each source that are planned already and read again when the plan grows."""
 
 
 class Planned:
@@ -25,6 +31,7 @@ class Planned:
         self._name_tags: npt.NDArray[np.uint64] = self._ids
         self.prompts = 0
         self._names, self._ordinals = self._ids, _NO_ROWS
+        self._duplicates: set[int] = set()
         self._rows: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
         if before is not None:
             self._read(run, before)
@@ -35,7 +42,10 @@ class Planned:
         names, ordinals, tags = [], [], []
         rows: dict[tuple[str, str], list[int]] = {}
         for old in read_plan(run):
-            names.append(key_hash(_prompt_name(old.category, old.source, old.row, old.turn)))
+            name = key_hash(_prompt_name(old.category, old.source, old.row, old.turn))
+            names.append(name)
+            if old.skip.startswith("duplicate:"):
+                self._duplicates.add(name)
             ordinals.append(old.prompt)
             tags.append(prompt_tag(old.prompt_hash))
             if before.selects(old):
@@ -47,13 +57,17 @@ class Planned:
         self._name_tags = self.tags[order]
         self._rows = {key: np.unique(found) for key, found in rows.items()}
 
-    def missing(self, selection: Selection, source: str, n: int) -> Selection:
-        """The rows of a selection that are not planned yet, or not often enough."""
+    def to_read(self, selection: Selection, source: str, n: int) -> Selection:
+        """The rows of a selection that are not planned yet, or not often enough; and some others,
+        evenly spread."""
         old = self._before.parts.get(selection.part) if self._before is not None else None
         if old is None or n > old.n:
             return selection
-        new = ~np.isin(selection.rows, self._rows.get((selection.part, source), _NO_ROWS))
-        return selection._replace(rows=selection.rows[new], places=selection.places[new])
+        wanted = ~np.isin(selection.rows, self._rows.get((selection.part, source), _NO_ROWS))
+        known = np.flatnonzero(~wanted)
+        if wanted.any() and len(known):
+            wanted[known[:: -(-len(known) // LOOKED_AT_AGAIN)]] = True
+        return selection._replace(rows=selection.rows[wanted], places=selection.places[wanted])
 
     def ordinal(self, part: str, source: str, row: int, turn: int) -> int | None:
         """Where the prompt of this row and turn is stored already."""
@@ -64,6 +78,10 @@ class Planned:
         """The tag of the prompt that this row and turn was planned with; 0 for none."""
         at = _find(self._names, _prompt_name(part, source, row, turn))
         return None if at is None else int(self._name_tags[at])
+
+    def is_duplicate(self, part: str, source: str, row: int, turn: int) -> bool:
+        """Whether this row and turn was planned as one that repeats another."""
+        return key_hash(_prompt_name(part, source, row, turn)) in self._duplicates
 
     def has(self, sample_id: str) -> bool:
         """Whether this sample is planned already."""

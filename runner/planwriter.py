@@ -12,22 +12,15 @@ from runner.errors import ConfigError
 from runner.gather import Entry, row_name
 from runner.keying import prompt_tag, sample_keying
 from runner.planned import Planned
-from runner.plansummary import LISTED_HITS, PlanSummary
+from runner.plansummary import LISTED_HITS, OVER, PlanSummary
+from runner.preflight import Limits, fit
 from runner.prompts.parts import PromptPart
 from runner.prompts.shape import Conversation
-from runner.records import PlannedSample, Prompt, Record
+from runner.records import PlannedSample, Prompt
 from runner.render import RenderFault
 from runner.rendering import RenderAhead, Rendered
 from runner.rundir import RunDir
 from runner.shards import ShardWriter
-
-
-class Limits(Record, frozen=True, kw_only=True):
-    """What fits: a prompt and its answer share the context."""
-
-    context_length: int
-    max_new_tokens: int
-
 
 Result = Rendered | RenderFault | None
 
@@ -83,9 +76,12 @@ class PlanWriter:
             return
         known = self._known.ordinal(entry.part, entry.source, entry.row, entry.turn)
         ordinal = None if changed else known
+        if ordinal is not None:  # or it would be a duplicate of its own first sample
+            repeats = self._known.is_duplicate(entry.part, entry.source, entry.row, entry.turn)
+            entry = entry._replace(duplicate=repeats)
         tokens = len(result.ids) if isinstance(result, Rendered) else 0
         skip = skip_of(entry, result, self._parts[entry.part], self._limits, drop=self._drop)
-        if ordinal is None:
+        if ordinal is None and not changed:  # a changed one was counted when it was planned first
             self._count(entry, result, skip)
         prompt = _prompt(entry)
         if prompt is not None and ordinal is None:
@@ -112,18 +108,16 @@ class PlanWriter:
         Raises:
             ConfigError: it was, and resume.accept does not name `prompts`.
         """
-        if entry.conversation is None:
-            return False
         tag = self._known.tag(entry.part, entry.source, entry.row, entry.turn)
-        now = prompt_tag(entry.conversation.prompt_hash)
-        if not tag or tag == now:
+        now = prompt_tag(entry.conversation.prompt_hash) if entry.conversation is not None else 0
+        if tag is None or tag == now:
             return False
         if not self._accept_changed:
             raise ConfigError(
                 "The content of a prompt changed under its row.",
                 where=sample_id(entry, 0),
-                found=f"prompt hash {now:016x}",
-                allowed=f"prompt hash {tag:016x}, as this run was planned with",
+                found=f"prompt hash {now:016x}" if now else "no prompt",
+                allowed=f"{f'prompt hash {tag:016x}' if tag else 'no prompt'}, as it was planned",
                 next_step="put the old prompts back; or task_name=NAME begins another run; or "
                 "'resume.accept=[prompts]' asks again for the rows that changed",
             )
@@ -135,10 +129,15 @@ class PlanWriter:
         reason, _, detail = skip.partition(": ")
         if reason == "excluded" and len(part.excluded) < LISTED_HITS:
             part.excluded.append(f"{sample_id(entry, 0)} {detail}")
-        if reason:
+        tokens = len(result.ids) if isinstance(result, Rendered) else 0
+        if reason == OVER:
+            part.leave_out(tokens, room=self._limits.longest)
+        elif reason:
             part.skip(reason)
         elif isinstance(result, Rendered):
-            part.count(len(result.ids), escaped=bool(result.escaped))
+            part.measure(tokens)
+            part.escaped += bool(result.escaped)
+            part.clipped += fit(tokens, self._limits).max_new_tokens < self._limits.max_new_tokens
 
 
 def skip_of(entry: Entry, result: Result, part: PromptPart, limits: Limits, *, drop: bool) -> str:
@@ -149,19 +148,12 @@ def skip_of(entry: Entry, result: Result, part: PromptPart, limits: Limits, *, d
         return f"{result.reason}: {result.detail}"
     if entry.duplicate and drop:
         return "duplicate: its messages and tools are those of an earlier prompt"
-    return _too_long(len(result.ids), part.max_prompt_tokens, limits) if result is not None else ""
-
-
-def _too_long(tokens: int, most: int | None, limits: Limits) -> str:
+    if result is None:
+        return ""
+    tokens, most = len(result.ids), part.max_prompt_tokens
     if most is not None and tokens > most:
         return f"too_long: {tokens:,} prompt tokens, max_prompt_tokens={most:,}"
-    room = limits.context_length - limits.max_new_tokens
-    if tokens <= room:
-        return ""
-    return (
-        f"over_budget: {tokens:,} prompt tokens, room for {room:,} beside "
-        f"max_new_tokens={limits.max_new_tokens:,} in a context of {limits.context_length:,}"
-    )
+    return fit(tokens, limits).skip
 
 
 def sample_id(entry: Entry, k: int) -> str:

@@ -94,18 +94,25 @@ def trials_left(wanted: int, database: str, study: str) -> int:
     `database` is the study's sqlite file; it and its folder are made where they are not there. A
     trial that was running when the search was killed did not end.
     """
+    states = _trial_states(database, study)
+    return max(0, wanted - sum(state in ("COMPLETE", "FAIL") for state in states))
+
+
+def search_seed(seed: int, database: str, study: str) -> int:
+    """The seed of a search that may go on in an old study: with that of its beginning it would
+    choose the points of its beginning once more."""
+    return seed + len(_trial_states(database, study))
+
+
+def _trial_states(database: str, study: str) -> list[str]:
     path = Path(database)
     path.parent.mkdir(parents=True, exist_ok=True)
-    ended = (
-        "select count(*) from trials join studies using (study_id) "
-        "where study_name = ? and state in ('COMPLETE', 'FAIL')"
-    )
+    states = "select state from trials join studies using (study_id) where study_name = ?"
     with closing(sqlite3.connect(path)) as opened:
         try:
-            (done,) = opened.execute(ended, (study,)).fetchone()
+            return [str(state) for (state,) in opened.execute(states, (study,))]
         except sqlite3.OperationalError:  # no study was begun there
-            done = 0
-    return max(0, wanted - int(done))
+            return []
 
 
 def register_schema() -> None:
@@ -113,10 +120,11 @@ def register_schema() -> None:
 
     Mappings whose keys are the user's own take new ones without a `+`. `${slots:NUMBER}` is that
     number, or `AUTO_SLOTS` for `auto`: for servers that must be told how many requests they serve.
-    `${trials_left:N,FILE,STUDY}`: see `trials_left`.
+    `${trials_left:N,FILE,STUDY}` and `${search_seed:SEED,FILE,STUDY}`: see these functions.
     """
     OmegaConf.register_new_resolver("slots", _slots, replace=True)
     OmegaConf.register_new_resolver("trials_left", trials_left, replace=True)
+    OmegaConf.register_new_resolver("search_seed", search_seed, replace=True)
     schema = OmegaConf.structured(Config)
     for name in ("gates", "validators"):
         schema[name]._set_flag("struct", False)
@@ -239,8 +247,12 @@ def _validator_group(name: str, conf: str) -> DictConfig:
         with initialize_config_dir(conf, version_base="1.3"):
             composed = compose(f"validators/{name}").validators
     except MissingConfigException as error:
+        sets = sorted(path.stem for path in Path(conf, "validators").glob("*.yaml"))
         raise ConfigError(
-            "There is no such validator set.", where="validators", found=name
+            "There is no such validator set.",
+            where="validators",
+            found=name,
+            allowed=", ".join(sets),
         ) from error
     OmegaConf.set_struct(composed, False)
     return composed  # type: ignore[no-any-return]

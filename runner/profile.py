@@ -7,7 +7,8 @@ result, are rendered in every mode; ids are compared, never texts. What the conf
     think_open, think_close       token texts, for markers that are not among the known ones
     think                         {mode: open | closed | none}: how the prompt leaves the reasoning
     stop_tokens                   token texts that end a turn beside those of the model's own files
-    tool_grammar                  kimi, deepseek, hermes, qwen_xml, glm, minimax, harmony, none
+    tool_grammar                  kimi, deepseek, dsml, hermes, qwen_xml, glm, minimax, llama3,
+                                  harmony, none
     allowed_tokens                token texts that an answer may hold although they are special
     forbidden_tokens              token texts that it must not hold although they are not
     injects_date                  true or false

@@ -9,14 +9,14 @@ import platform
 import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
-from runner.config import Config, to_yaml
+from runner.config import Config, to_plain
 from runner.config.secrets import shown_overrides
 from runner.tracking.masking import mask_value
+from runner.yamltext import dump_yaml
 
 PACKAGES = (
     "rawtok",
@@ -38,8 +38,7 @@ def settings_yaml(config: Config) -> str:
     """The resolved config as YAML without secrets: for the run directory, which is copied, shared
     and sent to MLflow. A password in an address, and the value of a key that names a secret, is
     `***`."""
-    plain = yaml.safe_load(to_yaml(config))
-    return str(yaml.safe_dump(_masked(plain), sort_keys=False, allow_unicode=True))
+    return dump_yaml(_masked(to_plain(config)))
 
 
 def _masked(value: Any, path: str = "") -> Any:
@@ -73,8 +72,10 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache
 def git_state(folder: Path) -> dict[str, Any]:
-    """Commit and whether the tree differs from it; {} outside a checkout or without git."""
+    """Commit and whether the tree differs from it; {} outside a checkout or without git. Asked once
+    in a process, whose code does not change any more."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return {}

@@ -75,12 +75,17 @@ class Recorder:
         )
         self._judge_missing()
         self.stats = fold(self._run, self._verdict_set)
+        self.recount()
+        return self
+
+    def recount(self) -> None:
+        """Count from the files, also after the plan changed. All that was accepted is durable."""
+        self._verdicts.flush()
         accounts = self._account()
         start, self.unplanned = accounts.counts, accounts.unplanned
         if self._retry_failed:
             start = msgspec.structs.replace(start, pending=start.pending + start.failed, failed=0)
-        self._start = start
-        return self
+        self._start, self._here, self._accepted = start, Counter(), 0
 
     def _account(self) -> Accounts:
         return account(self._run, self._verdict_set, max_attempts=self._max_attempts)

@@ -311,7 +311,8 @@ class SampleContext(Record, frozen=True, kw_only=True):
 
     `output` are the output ids (int64, shape (n,), read-only), `kinds` their `IdKind` bits (uint8,
     shape (n,)), `specials` the positions of special ids among them, `segments` the stretches of
-    reasoning, answer and tool calls; `input_kinds` are the bits of the prompt's ids. `prompt`,
+    reasoning, answer and tool calls; `input_kinds` are the bits of the prompt's ids.
+    `weight_versions` are those that the run may have (empty: the server tells none). `prompt`,
     `decode` and `encode` are None where whoever judges does not have them, the last two also for an
     output with ids that have no text: skip then.
     """
@@ -325,6 +326,7 @@ class SampleContext(Record, frozen=True, kw_only=True):
     input_kinds: "npt.NDArray[np.uint8]"
     prompt: Prompt | None = None
     expected: Expected = Expected()
+    weight_versions: frozenset[str] = frozenset()
     decode: Callable[[list[int]], str] | None = None
     encode: Callable[[str], list[int]] | None = None
 

@@ -21,6 +21,7 @@ import numpy as np
 import yaml  # type: ignore[import-untyped]
 
 from runner.conclusion import conclude
+from runner.config import SourceKind
 from runner.errors import MachineError
 from runner.ledger import open_samples, sample_keying
 from runner.plugins import load_validators
@@ -31,6 +32,7 @@ from runner.rundir import RunDir, replace_file
 from runner.shards import ShardReader, ShardWriter
 from runner.stats import Stats
 from runner.validate import Judge
+from runner.world import Change, weight_versions
 
 CHUNK = 512
 """Samples that travel together: at 2,600 tokens each, half a second of work."""
@@ -46,6 +48,7 @@ class JudgeSettings(Record, frozen=True, kw_only=True):
     mode: str
     trust_remote_code: bool = False
     expected: dict[str, Expected] = {}
+    weight_versions: list[str] = []
 
 
 class Rejudged(Record, frozen=True, kw_only=True):
@@ -71,10 +74,8 @@ def read_settings(run: RunDir, validators: Mapping[str, Any] | None = None) -> J
             validators=dict(plain["validators"] if validators is None else validators),
             mode=plain["mode"]["name"],
             trust_remote_code=bool(plain["model"].get("trust_remote_code", False)),
-            expected={
-                name: msgspec.convert((part or {}).get("expected") or {}, Expected)
-                for name, part in parts.items()
-            },
+            expected={name: _expected(part, plain) for name, part in parts.items()},
+            weight_versions=sorted(_weight_versions(run)),
         )
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise MachineError(
@@ -83,6 +84,24 @@ def read_settings(run: RunDir, validators: Mapping[str, Any] | None = None) -> J
             found=f"{type(error).__name__}: {error}",
             next_step="bring the file back; the runner wrote it when the run began",
         ) from error
+
+
+def _expected(part: Any, config: Mapping[str, Any]) -> Expected:
+    """As `runner.model.expected_of` says it of the typed config."""
+    found = msgspec.convert((part or {}).get("expected") or {}, Expected)
+    bundled = (config.get("source") or {}).get("kind") == SourceKind.bundled.value
+    return msgspec.structs.replace(found, output_tokens=None) if bundled else found
+
+
+def _weight_versions(run: RunDir) -> frozenset[str]:
+    decoder = msgspec.json.Decoder(Change)
+    accepted = [
+        change
+        for path in run.attempts.glob("*/accepted.jsonl")
+        for change in decoder.decode_lines(path.read_bytes())
+    ]
+    world = run.read().world if run.run_json.is_file() else {}
+    return weight_versions(world, accepted)
 
 
 def open_judge(settings: JudgeSettings) -> Judge:
@@ -105,7 +124,14 @@ def open_judge(settings: JudgeSettings) -> Judge:
             next_step="start the run's own command once more: it writes the profile",
         ) from error
     tokenizer = load_tokenizer(run.tokenizer, trust_remote_code=settings.trust_remote_code)
-    return Judge(validators, profile, mode, tokenizer=tokenizer, expected=settings.expected)
+    return Judge(
+        validators,
+        profile,
+        mode,
+        tokenizer=tokenizer,
+        expected=settings.expected,
+        weight_versions=frozenset(settings.weight_versions),
+    )
 
 
 def rejudge(

@@ -143,6 +143,8 @@ class RenderPool:
     Close it after use."""
 
     def __init__(self, settings: RenderSettings, workers: int) -> None:
+        self.broken = False
+        """A worker is gone: of no more use."""
         self._ahead = workers * AHEAD_PER_WORKER
         self._pool = ProcessPoolExecutor(
             workers,
@@ -162,6 +164,7 @@ class RenderPool:
             while waiting:
                 yield _result(waiting.popleft())
         except BrokenProcessPool as error:
+            self.broken = True
             raise MachineError(
                 "A process that renders prompts ended.",
                 where="prompts.workers",

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from runner.errors import DamagedShard
-from runner.keying import sample_keying, try_pairs
+from runner.keying import contains, sample_keying, try_pairs
 from runner.ledger import account
 from runner.records import Judgement, Record, RunStatus
 from runner.rundir import RunDir, RunState
@@ -73,9 +73,9 @@ def _orphans(run: RunDir, folder: Path, samples: np.ndarray) -> Iterator[Judgeme
     """The current verdicts of a set whose samples are not there."""
     reader = ShardReader(folder, keying=sample_keying)
     index = reader.index()
-    alone = read_superseded(run).current(index) & ~np.isin(try_pairs(index), try_pairs(samples))
-    for position in np.flatnonzero(alone).tolist():
-        yield msgspec.json.decode(reader.at(position), type=Judgement)
+    alone = read_superseded(run).current(index) & ~contains(try_pairs(samples), try_pairs(index))
+    for line in reader.lines_at(np.flatnonzero(alone)):
+        yield msgspec.json.decode(line, type=Judgement)
 
 
 def _plan_is_whole(run: RunDir) -> bool:

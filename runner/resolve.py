@@ -8,10 +8,11 @@ from typing import Any
 
 from runner.config import Config
 from runner.config.secrets import shown_overrides
-from runner.gates import check_gates
+from runner.gates import check_gates, check_rates
 from runner.identity import identity_of
 from runner.modelfiles import ModelFiles, find_model
 from runner.plugins import load_validators
+from runner.preflight import check_stop_on
 from runner.prompts.exclusion import Exclusion
 from runner.prompts.parts import open_parts
 from runner.rundir import RunDir
@@ -27,7 +28,10 @@ class Resolved:
         self.overrides = shown_overrides(overrides)
         self.validators = load_validators(config.validators)
         reasons = {reason for one in self.validators for reason in one.severity}
+        check_stop_on(config.prompts.stop_on)
         check_gates(config.gates, list(config.category.parts), reasons)
+        rates = {name: part.expected.rates for name, part in config.category.parts.items()}
+        check_rates(rates, reasons)
         self.model = find_model(config.model)
         self.parts = open_parts(config)
         self.exclusion = Exclusion(config.prompts.exclude)

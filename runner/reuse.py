@@ -18,13 +18,13 @@ import numpy as np
 
 from runner.config import Config
 from runner.errors import ConfigError
-from runner.keying import find, prompt_pairs, tag_of
+from runner.keying import contains, prompt_pairs, tag_of
 from runner.ledger import open_samples, owed
 from runner.promptfinder import PromptFinder
 from runner.records import Prompt, Record, Sample
 from runner.rundir import RunDir, RunState
 from runner.samerun import PROMPTS, is_same_run
-from runner.shards import INDEX_DTYPE, key_hash
+from runner.shards import key_hash
 from runner.world import Change, changes, table
 
 GROWN = "sampling.max_new_tokens"
@@ -95,18 +95,18 @@ def reusable(
 ) -> Iterator[tuple[Sample, Prompt | None]]:
     """The samples of another run that are owed in this one: same id, same prompt. Those that were
     cut are among them; whoever takes them over leaves those out."""
-    wanted = [
+    wanted = (
         (key_hash(one.sample_id), tag_of(one.prompt_hash))
         for one in owed(run, max_attempts=max_attempts, retry_failed=True)
         if one.try_ == 0
-    ]
-    rows = np.zeros(len(wanted), dtype=INDEX_DTYPE)
-    rows["key"], rows["tag"] = [w[0] for w in wanted], [w[1] for w in wanted]
+    )
+    rows = np.fromiter(wanted, dtype=np.dtype([("key", "<u8"), ("tag", "<u8")]))
     reader, current = open_samples(other)
-    matching = current & (find(prompt_pairs(reader.index()), prompt_pairs(rows)) >= 0)
+    matching = current & contains(prompt_pairs(rows), prompt_pairs(reader.index()))
     prompts = PromptFinder(run)
-    for position in np.flatnonzero(matching).tolist():
-        sample = msgspec.json.decode(reader.at(position), type=Sample)
+    decoder = msgspec.json.Decoder(Sample)
+    for line in reader.lines_at(np.flatnonzero(matching)):
+        sample = decoder.decode(line)
         yield msgspec.structs.replace(sample, try_=0), prompts.find(sample)
 
 

@@ -19,7 +19,6 @@ from runner.records import RunStatus
 from runner.resolve import Resolved
 from runner.rundir import RunState
 from runner.samerun import grown
-from runner.servers.flags import check_flags
 from runner.sharing import Shared
 from runner.tuning import run_trial
 
@@ -45,7 +44,7 @@ def work(resolved: Resolved, shared: Shared) -> int:
         if owes_nothing(resolved, state):
             announce_done(console, resolved.run, state)
             return 0 if state.status is RunStatus.DONE else BadAnswers.exit_code
-        if config.prepare is not Prepare.only and not check_flags(config.server):
+        if config.prepare is not Prepare.only and not shared.knows_flags(config.server):
             console.print("server flags: not checked, since its --help could not be had")
         attempt = Attempt(resolved, state, console, shared)
         if config.tuning.trial_s is None:

@@ -26,6 +26,7 @@ import msgspec
 
 from runner.errors import ConfigError, MachineError
 from runner.records import Counts, Record, RunStatus
+from runner.shards.layout import sync_directory
 
 RUN_SCHEMA = 1
 HEARTBEAT_S = 5.0
@@ -82,8 +83,10 @@ class RunState(Record, frozen=True, kw_only=True):
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Output tokens per second while the bulk was sent; None before there was any."""
-        return self.generate_tokens / self.generate_s if self.generate_s > 0 else None
+        """The tokens/s of a run, wherever it is told: output tokens per second while the bulk was
+        sent, warm-up and tail included; None before there was any."""
+        whole = self.generate_s > 0 and self.generate_tokens > 0
+        return self.generate_tokens / self.generate_s if whole else None
 
     @property
     def dead(self) -> bool:
@@ -230,10 +233,14 @@ def replace_file(path: Path, data: bytes) -> None:
     """Write a file so that a reader (or a crash) sees the old content or the new, never a mix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # on a full disk every byte is missed
+        partial.unlink(missing_ok=True)
+        raise
     partial.replace(path)
 
 
@@ -251,9 +258,12 @@ def append_lines(path: Path, records: Sequence[msgspec.Struct]) -> None:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 data = b"\n" + data
+        new = file.tell() == 0
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    if new:
+        sync_directory(path.parent)
 
 
 def find_runs(outputs: Path) -> list[RunDir]:

@@ -23,7 +23,9 @@ from runner.monitor import Monitor
 from runner.performance import Spent, measure
 from runner.permits import Permits
 from runner.plan import PromptReader, part_budgets
+from runner.preflight import Limits, refuse
 from runner.recorder import Recorder
+from runner.refit import refit
 from runner.rundir import RunDir, replace_file
 from runner.serving import Serving
 from runner.shortcanary import ShortCanary
@@ -39,7 +41,8 @@ from runner.waves import Waves, open_waves, spread_first
 
 
 class Sending:
-    """One attempt's sending. `recorder` is open; `folder` is the attempt's."""
+    """One attempt's sending. `recorder` is open; `folder` is the attempt's; `limits` are those of
+    the server too, once it is ready."""
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Sending:
         gpu: GpuWatch,
         stop: Stop,
         display: Display,
+        limits: Callable[[], Limits],
     ) -> None:
         self._config = config
         self._run = run
@@ -69,6 +73,7 @@ class Sending:
         self._gpu = gpu
         self._stop = stop
         self._display = display
+        self._limits = limits
         self._trial_shown = ""
 
     async def send_all(
@@ -83,7 +88,7 @@ class Sending:
         """
         config, model, display = self._config, self._model, self._display
         origin = self._origin()
-        watch = Watch(config.breaker, self._judge.expected)
+        watch = Watch(config.breaker, self._judge.expected, canary=config.canary)
         flow = self._flow
         sender = Sender(
             serving,
@@ -106,6 +111,9 @@ class Sending:
         )
         feed = Feed(self._requests(flow.permits), flow.ahead, self._stop)
         await until_ready(starting, self._stop)
+        sender.limits = self._limits()
+        if await self._refit(sender.limits):
+            feed = Feed(self._requests(flow.permits), flow.ahead, self._stop)
         background = [feed.fill(), serving.keep(), monitor.watch()]
         background += flow.background(serving.look, folder=self._folder, say=display.say)
         background.append(self._gpu.watch())
@@ -126,6 +134,26 @@ class Sending:
             raise Enough(f"The trial is over: {self._trial_shown}.")
         self._estimate()
         self._leave_rest()
+
+    async def _refit(self, limits: Limits) -> bool:
+        """Bring the plan to what the server takes; whether that changed it.
+
+        Raises:
+            MachineError: prompts do not fit there, and `prompts.stop_on` names that.
+        """
+        most = self._config.client.retry.max_attempts
+        summary = await asyncio.to_thread(refit, self._run, limits, max_attempts=most)
+        if summary is None:
+            return False
+        self._display.say(
+            f"the server takes prompts of {limits.longest:,} tokens beside "
+            f"max_new_tokens={limits.max_new_tokens:,}; the plan is brought to that:"
+        )
+        for line in summary.lines():
+            self._display.say(line)
+        refuse(summary, self._config.prompts.stop_on)
+        self._recorder.recount()
+        return True
 
     async def _limit(self) -> None:
         """Returns when sending must end although more is owed: long enough after a signal, or when

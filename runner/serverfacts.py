@@ -18,6 +18,7 @@ from runner.engines.pool import EndpointStats
 from runner.rundir import replace_file
 
 TIMEOUT_S = 60.0
+INFO_NAME = "server_info.json"
 PACKAGES_CODE = (
     "import importlib.metadata as m, json, sys\n"
     "names = sorted({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}"
@@ -28,23 +29,36 @@ GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version")
 
 
 def describe(config: Server, infos: dict[str, EngineInfo], launch_dir: Path) -> dict[str, Any]:
-    """Everything about the server as one JSON object. Runs two short programs."""
+    """Everything about the server as one JSON object. Runs two short programs, unless another run
+    of this process did so for the same launch."""
     first = next(iter(infos.values()), None)
+    launched = _read_json(launch_dir / "argv.json")
+    before = _told_before(launched)
     return {
         "name": config.name,
         "kind": config.kind.value,
         "engine": config.engine.value,
         "version": first.version if first is not None else "",
-        "launched": _read_json(launch_dir / "argv.json"),
-        "environment": environment(config.python) if config.python else {},
-        "gpus": gpus(),
+        "launched": launched,
+        "environment": before["environment"] if before else _environment_of(config),
+        "gpus": before["gpus"] if before else gpus(),
         "endpoints": {name: msgspec.to_builtins(info) for name, info in infos.items()},
     }
 
 
+def _told_before(launched: dict[str, Any]) -> dict[str, Any]:
+    """What was described of a launch that an earlier run began; {} for one of this run."""
+    log = launched.get("log") if launched.get("shared") else ""
+    return _read_json(Path(log).parent / INFO_NAME) if log else {}
+
+
+def _environment_of(config: Server) -> dict[str, Any]:
+    return environment(config.python) if config.python else {}
+
+
 def keep(about: dict[str, Any], *, launch_dir: Path, provenance: list[Path]) -> None:
     """Write it beside the launch, and (without the raw answers) into provenance files."""
-    replace_file(launch_dir / "server_info.json", _pretty(about))
+    replace_file(launch_dir / INFO_NAME, _pretty(about))
     short = {
         **about,
         "endpoints": {

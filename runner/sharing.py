@@ -1,8 +1,9 @@
-"""What the jobs of one process share: one event loop, and a server that is still up.
+"""What the jobs of one process share: one event loop, a loaded model, a server that is still up.
 
 In a sweep, jobs whose server argv and environment are equal use one running server after another:
 loading weights again for each job would cost more than the jobs. It is ended when the next job
-needs another one, and at the end of the sweep. A run on its own ends its server itself.
+needs another one, and at the end of the sweep. A run on its own ends its server itself. Tokenizer
+and profile stay as long as the jobs name the same model with the same files.
 """
 
 import asyncio
@@ -12,10 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from runner.config import Config, ServerKind
 from runner.config import Server as ServerConfig
-from runner.config import ServerKind
+from runner.model import LoadedModel
+from runner.modelfiles import ModelFiles
 from runner.servers.argv import LaunchFacts
 from runner.servers.base import ModelFacts, Server, open_server
+from runner.servers.flags import check_flags
 from runner.servers.launched import COMMANDS, LaunchedServer
 from runner.servers.ready import listens
 
@@ -39,6 +43,8 @@ class Shared:
         self.keep = keep
         self._loop = asyncio.Runner()
         self._kept: tuple[str, LaunchedServer] | None = None
+        self._model: LoadedModel | None = None
+        self._checked: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -50,6 +56,8 @@ class Shared:
         trace: TracebackType | None,
     ) -> None:
         try:
+            if self._model is not None:
+                self._model.close()
             if self._kept is not None:
                 self.run(self._end_kept())
         finally:
@@ -58,6 +66,23 @@ class Shared:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run to the end on the loop that all jobs share (a kept server lives on it)."""
         return self._loop.run(work)
+
+    def model(self, config: Config, files: ModelFiles) -> LoadedModel:
+        """The model, loaded now or by a job before. Raises as `LoadedModel`."""
+        if self._model is None or not self._model.serves(config, files):
+            made = LoadedModel(config, files)
+            if self._model is not None:
+                self._model.close()
+            self._model = made
+        return self._model
+
+    def knows_flags(self, config: ServerConfig) -> bool:
+        """`check_flags`, answered once for equal settings: asking the program takes seconds."""
+        key = repr((config.kind, config.command, config.python, config.env, config.flags,
+                    config.restart.ladder))  # fmt: skip
+        if key not in self._checked and check_flags(config):
+            self._checked.add(key)
+        return key in self._checked
 
     @asynccontextmanager
     async def server(

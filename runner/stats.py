@@ -6,7 +6,9 @@ different lengths (at most the context length), not by the number of samples.
 """
 
 import itertools
-from collections import Counter
+import operator
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -106,6 +108,9 @@ class JudgementFigures(msgspec.Struct, gc=False):
 
 
 _verdicts_decoder = msgspec.json.Decoder(dict[str, VerdictFigures])
+_DETAIL = re.compile(rb',"detail":"(?!")[^"\\]*(?:\\.[^"\\]*)*"')
+"""A verdict's text, that the fold does not need: without it most verdicts that failed are the same.
+It cannot match inside of another text, where a quote has a backslash before it."""
 BATCH = 4096
 """Judgements that are folded at a time; they are all in memory."""
 
@@ -152,20 +157,23 @@ class CategoryStats:
         self.flagged += flagged * times
 
     def add_group(self, group: Sequence["JudgementFigures"]) -> None:
-        """Judgements of this category, all at once."""
-        rejected = sum(one.rejected for one in group)
+        """Judgements of this category, all at once: a list for each column, as a Counter is fastest
+        with lists."""
+        rejected = sum([one.rejected for one in group])
+        prompt = [one.prompt_tokens for one in group]
+        output = [one.output_tokens for one in group]
         self.rejected += rejected
         self.ok += len(group) - rejected
-        self.prompt_tokens += sum(one.prompt_tokens for one in group)
-        self.output_tokens += sum(one.output_tokens for one in group)
-        self.finish.update(one.finish for one in group)
-        for raw, times in Counter(bytes(one.verdicts) for one in group).items():
+        self.prompt_tokens += sum(prompt)
+        self.output_tokens += sum(output)
+        self.finish.update([one.finish for one in group])
+        for raw, times in _count_verdicts(group).items():
             self.add_verdicts(_verdicts_decoder.decode(raw), times)
         lengths = {name: distribution.counts for name, distribution in self.lengths.items()}
-        lengths["prompt"].update(one.prompt_tokens for one in group)
-        lengths["reasoning"].update(one.reasoning_tokens for one in group)
-        lengths["answer"].update(one.answer_tokens + one.tool_call_tokens for one in group)
-        lengths["total"].update(one.prompt_tokens + one.output_tokens for one in group)
+        lengths["prompt"].update(prompt)
+        lengths["reasoning"].update([one.reasoning_tokens for one in group])
+        lengths["answer"].update([one.answer_tokens + one.tool_call_tokens for one in group])
+        lengths["total"].update(map(operator.add, prompt, output))
 
     def merge(self, other: "CategoryStats") -> None:
         self.ok += other.ok
@@ -179,6 +187,14 @@ class CategoryStats:
             self.scores.setdefault(name, Score()).merge(score)
         for name, distribution in other.lengths.items():
             self.lengths[name].merge(distribution)
+
+
+def _count_verdicts(group: Sequence[JudgementFigures]) -> Counter[bytes]:
+    """How often there is which verdicts object, as JSON without its texts."""
+    counted: Counter[bytes] = Counter()
+    for raw, times in Counter([bytes(one.verdicts) for one in group]).items():
+        counted[_DETAIL.sub(b"", raw)] += times
+    return counted
 
 
 class Stats:
@@ -206,9 +222,9 @@ class Stats:
         """`add` for each of many, at a third of the cost."""
         left = iter(judgements)
         while batch := list(itertools.islice(left, BATCH)):
-            groups: dict[str, list[JudgementFigures]] = {}
+            groups: defaultdict[str, list[JudgementFigures]] = defaultdict(list)
             for one in batch:
-                groups.setdefault(one.category, []).append(one)
+                groups[one.category].append(one)
             for category, group in groups.items():
                 self._of(category).add_group(group)
 

@@ -55,6 +55,7 @@ class Judge:
         *,
         tokenizer: TextOf | None = None,
         expected: Mapping[str, Expected] | None = None,
+        weight_versions: frozenset[str] = frozenset(),
     ) -> None:
         self._all = validators
         self._validators = [v for v in validators if v.per_sample]
@@ -63,6 +64,8 @@ class Judge:
         self._mode = mode
         self._tokenizer = tokenizer
         self.expected = expected or {}
+        self.weight_versions = weight_versions
+        """Of the run; told when its server is ready."""
         self._table = IdTable(profile)
 
     def context_of(self, sample: Sample, prompt: Prompt | None = None) -> SampleContext:
@@ -81,6 +84,7 @@ class Judge:
             input_kinds=self._table.kinds(as_array(sample.input_ids)),
             prompt=prompt,
             expected=self.expected.get(sample.category, _NOTHING_EXPECTED),
+            weight_versions=self.weight_versions,
             decode=tokenizer.decode if tokenizer is not None else None,
             encode=tokenizer.encode if tokenizer is not None else None,
         )

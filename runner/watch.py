@@ -77,12 +77,20 @@ def event_of(judgement: Judgement, sample: Sample, expected: Expected) -> Event:
 
 
 class Watch:
-    """The window of the last events. One for an attempt."""
+    """The last events: the canary is judged by all of its wave, the breaker by its window. One for
+    an attempt."""
 
-    def __init__(self, breaker: Breaker, expected: Mapping[str, Expected]) -> None:
+    def __init__(
+        self,
+        breaker: Breaker,
+        expected: Mapping[str, Expected],
+        *,
+        canary: Canary | None = None,
+    ) -> None:
         self._breaker = breaker
         self._expected = expected
-        self._window: deque[Event] = deque(maxlen=breaker.window)
+        wave = canary.count if canary is not None else 0
+        self._events: deque[Event] = deque(maxlen=max(breaker.window, wave))
 
     def saw(self, judgement: Judgement, sample: Sample) -> None:
         """One more settled sample. Raises Tripped."""
@@ -97,24 +105,24 @@ class Watch:
         self._add(event)
 
     def _add(self, event: Event) -> None:
-        self._window.append(event)
+        self._events.append(event)
         breaker = self._breaker
-        if breaker.enabled and len(self._window) >= min(AT_LEAST, breaker.window):
-            self._trip_over(breaker.max_rejected)
+        if breaker.enabled and len(self._events) >= min(AT_LEAST, breaker.window):
+            self._trip_over(list(self._events)[-breaker.window :], breaker.max_rejected)
 
     def check_canary(self, canary: Canary) -> None:
         """After the first wave. Raises Tripped."""
-        if self._window:
-            self._trip_over(canary.max_rejected)
+        if self._events:
+            self._trip_over(list(self._events), canary.max_rejected)
 
-    def _trip_over(self, limit: float) -> None:
-        alarm = alarm_of(list(self._window), limit, self._expected)
+    def _trip_over(self, events: list[Event], limit: float) -> None:
+        alarm = alarm_of(events, limit, self._expected)
         if alarm is not None:
             raise Tripped(alarm)
 
     def forget(self) -> None:
         """Begin a new window: the server is another one, or was looked at."""
-        self._window.clear()
+        self._events.clear()
 
 
 def alarm_of(events: list[Event], limit: float, expected: Mapping[str, Expected]) -> Alarm | None:

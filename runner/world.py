@@ -2,7 +2,8 @@
 
     template, tokenizer, weights, date   of the model                        (checked at once)
     flag.NAME                            flags that change numerics, of a server that we start
-    server.version, server.NAME          what the server that answers says   (checked before it is
+    server.version, server.weight_version, server.NAME
+                                         what the server that answers says   (checked before it is
                                                                               asked for a sample)
 
 A run keeps the world that it began with in run.json. At each attempt what is known then is compared
@@ -29,6 +30,8 @@ World = Mapping[str, str]
 NUMERICS = ("dtype", "quantization", "kv-cache-dtype", "attention-backend")
 """Flags of SGLang that change which tokens come out, beside all that begin with SPECULATIVE."""
 SPECULATIVE = "speculative-"
+WEIGHTS = "server.weight_version"
+_AND = " and "
 SHOWN_CHARS = 44
 """A hash is cut to 12 characters in the table, another value to this."""
 
@@ -54,9 +57,11 @@ def check_world(before: World, now: World, accepted: Iterable[str]) -> list[Chan
     """The accepted changes.
 
     Raises:
-        ConfigError: something else changed too; with a table of what was and what is.
+        ConfigError: something else changed too; with a table of what was and what is. Or several
+            servers tell different weights.
     """
     found, names = changes(before, now), list(accepted)
+    _check_one_weights(now, names)
     refused = [one for one in found if not any(fnmatchcase(one.name, name) for name in names)]
     if refused:
         listed = ",".join(one.name for one in refused)
@@ -97,10 +102,30 @@ def server_world(infos: Iterable[EngineInfo]) -> dict[str, str]:
     """Version and numerics as the servers tell them. Several that differ are told as such."""
     told: dict[str, set[str]] = {}
     for info in infos:
-        one = {"version": info.version} if info.version else {}
+        own = {"version": info.version, "weight_version": info.weight_version}
+        one = {name: value for name, value in own.items() if value}
         for name, value in {**one, **_told_numerics(info.raw)}.items():
             told.setdefault(f"server.{name}", set()).add(value)
-    return {name: " and ".join(sorted(values)) for name, values in told.items()}
+    return {name: _AND.join(sorted(values)) for name, values in told.items()}
+
+
+def _check_one_weights(now: World, accepted: Iterable[str]) -> None:
+    told = now.get(WEIGHTS, "")
+    if _AND in told and not any(fnmatchcase(WEIGHTS, name) for name in accepted):
+        raise ConfigError(
+            "The servers do not serve the same weights: a run would mix two kinds of data.",
+            where="server.urls",
+            found=told,
+            allowed="one weight version",
+            next_step=f"'resume.accept=[{WEIGHTS}]' takes them as one",
+        )
+
+
+def weight_versions(world: World, accepted: Iterable[Change] = ()) -> frozenset[str]:
+    """The weights that samples of a run may name: those of its world, and those of earlier worlds
+    that were given up with leave. Empty: the server tells none."""
+    told = [world.get(WEIGHTS, ""), *(one.was for one in accepted if one.name == WEIGHTS)]
+    return frozenset(name for text in told for name in text.split(_AND) if name)
 
 
 def _told_numerics(raw: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("records", "tokenprofile", "errors"), 0),
+    **dict.fromkeys(("records", "tokenprofile", "errors", "yamltext"), 0),
     **dict.fromkeys(
         (
             "config",
@@ -71,6 +71,8 @@ FLOORS: dict[str, int] = {
             "planned",
             "plansummary",
             "planwriter",
+            "preflight",
+            "refit",
             "plan",
             "resolve",
             "stopping",
@@ -87,6 +89,7 @@ FLOORS: dict[str, int] = {
             "performance",
             "tail",
             "meter",
+            "tries",
             "generate",
             "recorder",
             "validate",

@@ -25,6 +25,7 @@ from runner.ledger import (
 )
 from runner.records import Counts
 from runner.selection import MAX_U64
+from runner.stats import Stats
 from runner.superseded import Superseded, supersede
 from tests.runkit import MOST, Kit, failure, judgement, planned, sample
 
@@ -220,8 +221,6 @@ def test_a_spent_budget_skips_what_is_pending(kit: Kit) -> None:
 
 
 def test_the_fold_is_that_of_one_judgement_after_another(kit: Kit) -> None:
-    from runner.stats import Stats
-
     made = [sample(planned(n)) for n in range(50)]
     kit.judge(judgement(s, rejected=s.row % 7 == 0, reason="x" * (s.row % 3)) for s in made)
     slow = Stats()
@@ -230,6 +229,32 @@ def test_the_fold_is_that_of_one_judgement_after_another(kit: Kit) -> None:
     assert fold(kit.run, "online").categories == slow.categories or _same(
         fold(kit.run, "online").all(), slow.all()
     )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    details=st.lists(
+        st.text(max_size=30)
+        | st.sampled_from(['"', "\\", '","detail":"x', ',"detail":"', '\\","severity":"reject'])
+    )
+)
+def test_what_a_verdict_says_in_words_changes_no_figure(
+    tmp_path_factory: pytest.TempPathFactory, details: list[str]
+) -> None:
+    kit = Kit(tmp_path_factory.mktemp("details") / "run")
+    made = []
+    for row, detail in enumerate(details):
+        one = judgement(sample(planned(row)), reason="x")
+        said = {
+            name: msgspec.structs.replace(verdict, detail=detail, score=0.5)
+            for name, verdict in one.verdicts.items()
+        }
+        made.append(msgspec.structs.replace(one, verdicts=said))
+    kit.judge(made)
+    slow = Stats()
+    for one in made:
+        slow.add(one)
+    assert _same(fold(kit.run, "online").all(), slow.all())
 
 
 def _same(one: object, other: object) -> bool:

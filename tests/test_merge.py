@@ -2,11 +2,20 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from runner.errors import ConfigError, MachineError
-from runner.ledger import account, get_sample, read_plan, read_samples
+from runner.failures import read_failures
+from runner.keying import sample_keying
+from runner.ledger import (
+    account,
+    get_sample,
+    read_plan,
+    read_samples,
+    supersede_other_prompts,
+)
 from runner.merge import merge
 from runner.promptfinder import PromptFinder
 from runner.records import Counts, RunStatus, Sample
@@ -44,8 +53,6 @@ def _renumber(kit: Kit, own: list) -> None:
     """Prompts by their place in this part's own file, as a plan writer numbers them."""
     import shutil
 
-    import msgspec
-
     shutil.rmtree(kit.run.plan)
     shutil.rmtree(kit.run.prompts)
     kit.plan(msgspec.structs.replace(one, prompt=place) for place, one in enumerate(own))
@@ -80,6 +87,38 @@ def test_exact_duplicates_are_folded(tmp_path: Path) -> None:
     one, other = part(tmp_path / "a", 0, 1), part(tmp_path / "b", 0, 1)
     merged = merge(runs(one, other), tmp_path / "into", max_attempts=MOST)
     assert (merged.folded, merged.state.counts) == (12, Counts(planned=12, ok=12))
+    made = RunDir(merged.path)
+    assert verify(made.plan, full=True, keying=sample_keying).records == 12
+    assert verify(made.prompts).records == 12
+
+
+def test_failures_of_copies_count_once_and_a_torn_line_harms_no_other(tmp_path: Path) -> None:
+    some = [sample(one) for one in ROWS if one.row not in (3, 5)]
+    one, other = (part(tmp_path / name, 0, 1, made=some) for name in ("a", "b"))
+    for kit in (one, other):
+        kit.fail(failure(ROWS[5], requests=1), failure(ROWS[3], requests=MOST - 1))
+    with one.run.failures.open("ab") as file:
+        file.write(b'{"sample_id":"B4-5-0","rea')
+    merged = merge(runs(one, other), tmp_path / "into", max_attempts=MOST)
+    found = {key: sum_.requests for key, sum_ in read_failures(RunDir(merged.path)).items()}
+    assert found == {"B4-5-0": 1, "B4-3-0": MOST - 1}
+
+
+def test_a_prompt_that_was_changed_and_accepted_is_the_one_that_counts(tmp_path: Path) -> None:
+    kits = [part(tmp_path, index, 2) for index in range(2)]
+    new = planned(4, version=1)
+    kits[0].plan([msgspec.structs.replace(new, prompt=6)])
+    supersede_other_prompts(kits[0].run)
+    again = sample(new, try_=1)
+    kits[0].samples([again])
+    kits[0].judge([judgement(again)])
+    merged = RunDir(merge(runs(*kits), None, max_attempts=MOST).path)
+    assert {p.prompt_hash for p in read_plan(merged) if p.row == 4} == {new.prompt_hash}
+    accounts = account(merged, "online", max_attempts=MOST)
+    assert (accounts.counts, accounts.unplanned) == (Counts(planned=12, ok=12), 0)
+    prompt = PromptFinder(merged).find(again)
+    assert prompt is not None
+    assert prompt.prompt_hash == new.prompt_hash
 
 
 def test_two_answers_of_one_sample_are_refused_and_listed(tmp_path: Path) -> None:

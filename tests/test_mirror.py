@@ -25,7 +25,7 @@ def end(run: RunDir, said: list[str]) -> None:
     with open_tracker(
         kind="none", run_dir=run.path, uri="", experiment="e", run_name="r", say=said.append
     ) as tracker:
-        log_end(tracker, run, run.read(), stats, say=said.append)
+        log_end(tracker, run, run.read(), stats, decoder=None, say=said.append)
         tracker.finish(run.read().status)
 
 

@@ -64,6 +64,17 @@ def test_samples_whose_verdicts_a_crash_lost_are_judged_again(kit: Kit) -> None:
     assert len(list(read_judgements(kit.run, "online"))) == 3
 
 
+def test_counting_again_in_the_middle_changes_no_figure(kit: Kit) -> None:
+    with recorder(kit) as one:
+        asyncio.run(fill(one, ROWS[:3]))
+        before = one.counts
+        one.recount()
+        assert one.counts == before == Counts(planned=6, ok=2, rejected=1, pending=3)
+        assert one.at_risk == 0
+        asyncio.run(fill(one, ROWS[3:]))
+    assert one.counts == Counts(planned=6, ok=3, rejected=3)
+
+
 def test_a_sample_that_counts_and_is_not_there_is_told_loudly(kit: Kit) -> None:
     with pytest.raises(MachineError, match="does not balance"), recorder(kit) as one:
         one._fold([judgement(sample(ROWS[0]))])

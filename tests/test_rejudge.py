@@ -14,11 +14,12 @@ from runner.engines.chat import ChatAnswer, read_answer
 from runner.ledger import PartRequest, PlanRequest, read_judgements, sample_keying
 from runner.parity import compare
 from runner.promptfinder import PromptFinder
-from runner.records import PlannedSample, Prompt, Sample
+from runner.records import PlannedSample, Prompt, RunStatus, Sample
 from runner.rejudge import current_positions, read_settings, rejudge
-from runner.rundir import RunDir, replace_file
+from runner.rundir import RunDir, RunState, append_line, replace_file
 from runner.runs import main
 from runner.shards import ShardWriter
+from runner.world import WEIGHTS, Change
 from tests.families.build import profile_named, tokenizer_named
 from tests.validators.make import DEFAULT, ids_of, prompt_of, rendered, sample_of
 
@@ -163,6 +164,7 @@ def test_the_command_makes_a_set_and_compares_it(
     ("overrides", "what"),
     [
         (["validators=nothing"], "no such validator set"),
+        (["validators=nothing"], "default, strict"),
         (["~validators.nothing"], "nothing of that name to drop"),
         (["validators.finish.severity.nonsense=reject"], "no such reason"),
         (["validators.finish.severity.nan_stop=grave"], "one of three words"),
@@ -223,3 +225,67 @@ def test_a_chat_answer_without_a_choice_is_a_fault() -> None:
     for body in ({}, {"choices": []}, [], {"choices": [None]}):
         with pytest.raises(EngineFault):
             read_answer(body)
+
+
+def test_nothing_is_expected_of_the_lengths_of_bundled_prompts(made: RunDir) -> None:
+    """As online: the config's figures are those of the data set that a part stands for."""
+    config = json.loads(made.config_yaml.read_bytes())
+    config["category"]["parts"]["B4"]["expected"]["output_tokens"] = 8000
+    replace_file(made.config_yaml, json.dumps(config).encode())
+    assert read_settings(made).expected["B4"].output_tokens == 8000
+    replace_file(made.config_yaml, json.dumps({**config, "source": {"kind": "bundled"}}).encode())
+    found = read_settings(made).expected["B4"]
+    assert (found.output_tokens, found.shortest) == (None, 2)
+
+
+def test_the_weights_of_a_run_are_those_of_its_world_and_of_what_was_accepted(
+    made: RunDir,
+) -> None:
+    assert read_settings(made).weight_versions == []
+    made.write(RunState(run_id="r", status=RunStatus.DONE, world={WEIGHTS: "v2"}))
+    assert read_settings(made).weight_versions == ["v2"]
+    append_line(made.attempt(2) / "accepted.jsonl", Change(name=WEIGHTS, was="v1", now="v2"))
+    assert read_settings(made).weight_versions == ["v1", "v2"]
+    put(
+        made.samples,
+        [sample(prompt(row), ANSWERS[0], try_=2, weight_version=f"v{row}") for row in (1, 2, 4)],
+    )
+    rejudge(read_settings(made), "again", processes=1)
+    changed = [
+        one.sample_id
+        for one in read_judgements(made, "again")
+        if one.verdicts["contract"].reason == "weights_changed"
+    ]
+    assert changed == ["B4-4-0"]
+
+
+CHANNEL_CALL = "<|channel|>commentary to=functions.look <|constrain|>json<|message|>{}<|call|>"
+MINIMAX_CALLS = (
+    '<minimax:tool_call>\n<invoke name="a"></invoke>\n<invoke name="b"></invoke>\n'
+    "</minimax:tool_call>[e~["
+)
+DSML_CALL = (
+    '<｜DSML｜function_calls><｜DSML｜invoke name="a"></｜DSML｜invoke></｜DSML｜function_calls>'
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "calls", "differs"),
+    [
+        ("gpt_oss", CHANNEL_CALL, 1, False),
+        ("gpt_oss", CHANNEL_CALL, 0, True),
+        ("minimax_m2", f"Hm.</think>{MINIMAX_CALLS}", 2, False),
+        ("minimax_m2", f"Hm.</think>{MINIMAX_CALLS}", 0, True),
+        ("deepseek_v32", f"Hm.</think>{DSML_CALL}", 1, False),
+        ("deepseek_v32", f"Hm.</think>{DSML_CALL}", 0, True),
+        ("llama3", '{"name": "look", "parameters": {}}<|eot_id|>', 1, False),
+    ],
+)
+def test_calls_are_counted_where_the_family_can_be_counted_by_ids(
+    family: str, text: str, calls: int, differs: bool
+) -> None:
+    profile, ids = profile_named(family), ids_of(family, text)
+    mode = next(iter(profile.modes.values()))
+    chat = ChatAnswer(content="", reasoning="", tool_calls=[{}] * calls)
+    found = compare("B4-0-0", 9, ids, chat, profile, mode, tokenizer_named(family).decode)
+    assert any(fault.startswith("tool calls:") for fault in found.faults) is differs

@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 import subprocess
@@ -102,6 +103,21 @@ def test_a_replaced_file_never_shows_half_of_it(tmp_path: Path) -> None:
     replace_file(path, b"two")
     assert path.read_bytes() == b"two"
     assert path.stat().st_ino != before, "another file took its name"
+
+
+def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "f"
+    replace_file(path, b"one")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(path, b"two")
+    assert [one.name for one in tmp_path.iterdir()] == ["f"]
+    assert path.read_bytes() == b"one"
 
 
 def test_an_appended_line_ends_a_torn_one_first(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.config import Server, ServerKind
+from runner import serverfacts, sharing
+from runner.config import EngineKind, Server, ServerKind
 from runner.servers.base import ModelFacts
 from runner.servers.launched import LaunchedServer
 from runner.sharing import Shared, sharing_key
-from tests.servers.conftest import fake_config, gone
+from tests.servers.conftest import fake_config, gone, wait_for
 
 FACTS = ModelFacts(model_path="org/model", context_length=64)
 
@@ -82,8 +83,8 @@ def test_a_server_that_died_between_jobs_is_started_anew(tmp_path: Path) -> None
     with Shared(keep=True) as shared:
         first = job(shared, fake_config(), tmp_path / "a")
         psutil.Process(first).kill()
-        while not gone(first):
-            pass
+        # A zombie may still have threads that hold its port; its supervisor collects it after them.
+        wait_for(lambda: not psutil.pid_exists(first), what="the end of the server")
         second = job(shared, fake_config(), tmp_path / "b")
         assert second != first
 
@@ -96,3 +97,40 @@ def test_what_does_not_reach_the_server_does_not_matter() -> None:
 def test_an_external_server_is_nobodys_to_share() -> None:
     config = Server(name="e", kind=ServerKind.external, urls=["http://127.0.0.1:1"])
     assert sharing_key(config, FACTS) is None
+
+
+def test_a_shared_launch_is_described_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(serverfacts, "gpus", lambda: asked.append("gpus") or [{"name": "A"}])
+    monkeypatch.setattr(serverfacts, "environment", lambda python: asked.append(python) or {"p": 1})
+    config = fake_config(python="/some/python", engine=EngineKind.sglang)
+    about = []
+    with Shared(keep=True) as shared:
+        for name in ("a", "b"):
+            job(shared, fake_config(), tmp_path / name)
+            launch = tmp_path / name / "01"
+            about.append(serverfacts.describe(config, {}, launch))
+            serverfacts.keep(about[-1], launch_dir=launch, provenance=[])
+    assert asked == ["/some/python", "gpus"]
+    assert about[0]["gpus"] == about[1]["gpus"] == [{"name": "A"}]
+    assert about[1]["environment"] == {"p": 1}
+    assert about[1]["launched"]["shared"]
+
+
+def test_flags_are_asked_of_the_program_once_for_equal_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Server] = []
+    monkeypatch.setattr(sharing, "check_flags", lambda config: asked.append(config) or True)
+    with Shared(keep=True) as shared:
+        assert all(shared.knows_flags(fake_config()) for _ in range(3))
+        assert shared.knows_flags(fake_config(flags={"tp": 2}))
+    assert len(asked) == 2
+
+
+def test_help_that_could_not_be_had_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Server] = []
+    monkeypatch.setattr(sharing, "check_flags", lambda config: asked.append(config) is not None)
+    with Shared(keep=True) as shared:
+        assert not any(shared.knows_flags(fake_config()) for _ in range(3))
+    assert len(asked) == 3

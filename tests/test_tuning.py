@@ -1,5 +1,7 @@
 """Trials: when one has shown enough, what the search says, and that nothing done is done again."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import yaml
 
 from runner.config import Tuning
 from runner.meter import Mark, Meter, Totals
-from runner.plugins import trials_left
+from runner.plugins import search_seed, trials_left
 from runner.rundir import append_line
 from runner.tuning import (
     TRIALS_FILE,
@@ -185,16 +187,23 @@ def test_a_study_that_was_not_begun_owes_all_its_trials(tmp_path: Path) -> None:
     assert trials_left(12, str(tmp_path / "new" / "study.db"), "tune") == 12
 
 
-def test_trials_that_ended_are_not_owed_and_one_that_was_killed_is(tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    path = tmp_path / "study.db"
+def study(path: Path) -> Path:
+    """A study of three trials, of which one was killed, beside another study."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("create table studies (study_id integer, study_name text)")
         database.execute("create table trials (study_id integer, state text)")
         database.execute("insert into studies values (1, 'tune'), (2, 'other')")
         rows = [(1, "COMPLETE"), (1, "FAIL"), (1, "RUNNING"), (2, "COMPLETE")]
         database.executemany("insert into trials values (?, ?)", rows)
+    return path
+
+
+def test_trials_that_ended_are_not_owed_and_one_that_was_killed_is(tmp_path: Path) -> None:
+    path = study(tmp_path / "study.db")
     assert trials_left(12, str(path), "tune") == 10
     assert trials_left(1, str(path), "tune") == 0
+
+
+def test_a_search_that_goes_on_does_not_begin_with_the_same_points(tmp_path: Path) -> None:
+    assert search_seed(42, str(tmp_path / "none.db"), "tune") == 42
+    assert search_seed(42, str(study(tmp_path / "study.db")), "tune") == 45

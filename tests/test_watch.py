@@ -56,6 +56,25 @@ def watch(**changes: object) -> Watch:
     return Watch(Breaker(**changes), {})
 
 
+def saw(one: Watch, bad: int, good: int) -> None:
+    answer = "a</think>b<|im_end|>"
+    for number in range(bad + good):
+        nan = {"matched_token": -1, "matched_text": "NaN happened"} if number < bad else {}
+        one.saw(judged("kimi_k25", answer, **nan), sample_of([1, 2, 3]))
+
+
+def test_a_canary_larger_than_the_breakers_window_is_judged_whole() -> None:
+    one = Watch(Breaker(window=4, enabled=False), {}, canary=Canary(count=8))
+    saw(one, bad=5, good=3)
+    with pytest.raises(Tripped):
+        one.check_canary(Canary(count=8))
+    one = Watch(Breaker(window=4), {}, canary=Canary(count=8))
+    saw(one, bad=0, good=4)  # they are in the wave, and no longer in the window
+    saw(one, bad=2, good=0)
+    with pytest.raises(Tripped):
+        saw(one, bad=1, good=0)
+
+
 def fault(one: Watch, reason: str = "abort") -> None:
     one.saw_fault(reason, "aborted", category="B4", sample_id="B4-0-0", raw="{}")
 

@@ -7,7 +7,16 @@ import pytest
 from runner.config import EngineKind, Server, ServerKind
 from runner.engines.base import EngineInfo
 from runner.errors import ConfigError
-from runner.world import Change, changes, check_world, flags_world, server_world, table
+from runner.world import (
+    WEIGHTS,
+    Change,
+    changes,
+    check_world,
+    flags_world,
+    server_world,
+    table,
+    weight_versions,
+)
 
 HASH, OTHER = "a" * 64, "b" * 64
 
@@ -77,3 +86,25 @@ def test_endpoints_that_differ_are_told_as_such() -> None:
 def test_the_table_lines_up() -> None:
     lines = table([Change(name="long name", was="", now="x")]).splitlines()
     assert lines == ["  what       was        is", "  long name  (not set)  x"]
+
+
+def told(*versions: str) -> dict[str, str]:
+    return server_world(EngineInfo(kind="sglang", weight_version=one) for one in versions)
+
+
+def test_other_weights_at_the_next_attempt_are_another_world() -> None:
+    assert told("v1") == {WEIGHTS: "v1"}
+    assert told("") == {}
+    with pytest.raises(ConfigError, match=r"accept=\[server.weight_version\]"):
+        check_world(told("v1"), told("v2"), [])
+    (change,) = check_world(told("v1"), told("v2"), [WEIGHTS])
+    assert weight_versions(told("v2"), [change]) == {"v1", "v2"}
+    assert weight_versions({}) == frozenset()
+
+
+def test_servers_with_different_weights_are_not_one_run() -> None:
+    check_world({}, told("v1", "v1"), [])
+    with pytest.raises(ConfigError, match="do not serve the same weights"):
+        check_world({}, told("v1", "v2"), [])
+    check_world({}, told("v1", "v2"), ["server.*"])
+    assert weight_versions(told("v1", "v2")) == {"v1", "v2"}

@@ -8,7 +8,7 @@ from runner.config.parsing import (
     key_types,
     parse,
     pattern_of,
-    to_yaml,
+    to_plain,
 )
 from runner.config.prompt_schema import (
     Budget,
@@ -19,6 +19,7 @@ from runner.config.prompt_schema import (
     Expected,
     FileSource,
     HubSource,
+    OverContext,
     Part,
     Prompts,
     Source,
@@ -76,6 +77,7 @@ __all__ = [
     "Model",
     "ModelMode",
     "Notify",
+    "OverContext",
     "Part",
     "Partition",
     "Paths",
@@ -103,5 +105,5 @@ __all__ = [
     "key_types",
     "parse",
     "pattern_of",
-    "to_yaml",
+    "to_plain",
 ]

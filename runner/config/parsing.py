@@ -179,14 +179,14 @@ def _walk(kind: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield from _walk(nested, f"{path}.*.")
 
 
-def to_yaml(config: Config) -> str:
-    """The resolved config as YAML without its secrets, for the run directory."""
-    return OmegaConf.to_yaml(OmegaConf.create(_plain(without_secrets(config))))
+def to_plain(config: Config) -> dict[str, Any]:
+    """The resolved config without its secrets as mappings, lists and values."""
+    plain: dict[str, Any] = _plain(without_secrets(config))
+    return plain
 
 
 def _plain(value: Any) -> Any:
-    """Mappings, lists and values, with the names of enum members: a typed config would be built
-    and checked once more on its way to text, at twice the cost."""
+    """Of a member of an enumeration its name."""
     if dataclasses.is_dataclass(value):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

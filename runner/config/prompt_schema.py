@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from omegaconf import MISSING
+from omegaconf import MISSING, DictConfig
 
 
 class SourceKind(Enum):
@@ -37,6 +37,13 @@ class Duplicates(Enum):
 
     keep = "keep"
     drop = "drop"
+
+
+class OverContext(Enum):
+    """What becomes of a prompt that leaves no room for `max_new_tokens` in the context."""
+
+    skip = "skip"
+    clip = "clip"
 
 
 @dataclass
@@ -95,6 +102,11 @@ class FileSource:
     columns: Columns = field(default_factory=Columns)
 
 
+def _any_key() -> Any:
+    """A mapping whose keys are the user's own: the command line adds one without a `+`."""
+    return DictConfig({}, key_type=str, element_type=float, flags={"struct": False})
+
+
 @dataclass
 class Expected:
     """What is expected of a part, to compare with what comes; null: nothing is.
@@ -107,7 +119,7 @@ class Expected:
     output_tokens: int | None = None
     truncated_share: float | None = None
     shortest: int = 1
-    rates: dict[str, float] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=_any_key)
 
 
 @dataclass
@@ -160,11 +172,15 @@ class Source:
 
 @dataclass
 class Prompts:
-    """How rows become prompts. `exclude`: files of texts or ids that must not be asked. `workers`:
+    """How rows become prompts. `over_context`: skip a prompt without room for max_new_tokens, or
+    ask it for as many as fit. `exclude`: files of texts or ids that must not be asked. `stop_on`:
+    findings (reasons, patterns too) at which the run stops before anything is sent. `workers`:
     rendering processes (null: none for a fast tokenizer, some for a slow one)."""
 
     special_tokens: SpecialTokens = SpecialTokens.escape
     duplicates: Duplicates = Duplicates.keep
+    over_context: OverContext = OverContext.skip
+    stop_on: list[str] = field(default_factory=list)
     exclude: list[str] = field(default_factory=list)
     workers: int | None = None
 

@@ -35,7 +35,6 @@ def parse_sglang(answer: object, *, rid: str, input_ids: list[int]) -> Completio
     check_count("completion_count", meta.get("completion_tokens"), len(output_ids), body)
     check_count("prompt_count", meta.get("prompt_tokens"), len(input_ids), body)
     matched_token, matched_text = split_matched(matched)
-    weight_version = meta.get("weight_version")
     return Completion(
         rid=rid,
         output_ids=output_ids,
@@ -48,7 +47,7 @@ def parse_sglang(answer: object, *, rid: str, input_ids: list[int]) -> Completio
         prompt_echo=read_echo(body.get("prompt_token_ids"), input_ids, body),
         cached_tokens=told(meta.get("cached_tokens")),
         retractions=told(meta.get("num_retractions")),
-        weight_version=weight_version if isinstance(weight_version, str) else "",
+        weight_version=read_weight_version(meta),
         first_token_s=told_s(meta.get("first_token_latency")),
     )
 
@@ -131,6 +130,17 @@ def split_matched(matched: object) -> tuple[int, str]:
     if matched is None:
         return NOT_TOLD, ""
     return NOT_TOLD, as_text(matched)[:MATCHED_TEXT_LIMIT]
+
+
+def read_weight_version(meta: dict[str, Any]) -> str:
+    """The weights that made the answer, "" where they are not told. Several, joined by "+", where
+    they were exchanged while it was made: SGLang lists a stretch of ids for each."""
+    last, stretches = meta.get("weight_version"), meta.get("weight_versions")
+    if not isinstance(last, str):
+        return ""
+    listed = stretches if isinstance(stretches, list) else []
+    every = [*(one.get("version") for one in listed if isinstance(one, dict)), last]
+    return "+".join(dict.fromkeys(name for name in every if isinstance(name, str) and name))
 
 
 def told(value: object) -> int:

@@ -77,21 +77,26 @@ class Adaptation(Record, frozen=True, kw_only=True):
     columns: dict[str, str | None]
     turns: TurnPolicy
 
-    def prompts(self, row: Any) -> Iterator[Conversation]:
-        """The prompts of one row. Raises RowFault when it gives none."""
+    def prompts(self, row: Any) -> Iterator[Conversation | RowFault]:
+        """The prompts of one row; a fault in place of each turn that cannot be asked, where the
+        row has others. Raises RowFault for the row as a whole."""
         whole = self._whole(row)
         found = False
         for turn, length in cuts(whole.messages, self.turns):
             found = True
-            yield check_asks(
-                Conversation(
-                    messages=whole.messages[:length],
-                    tools=whole.tools,
-                    answer=whole.answer,
-                    turn=turn,
-                    id=whole.id,
-                )
+            asked = Conversation(
+                messages=whole.messages[:length],
+                tools=whole.tools,
+                answer=whole.answer,
+                turn=turn,
+                id=whole.id,
             )
+            try:
+                yield check_asks(asked)
+            except RowFault as fault:
+                if self.turns is not TurnPolicy.each_assistant_turn:
+                    raise
+                yield RowFault(fault.reason, fault.detail, turn=turn)
         if not found:
             raise RowFault("no_turn_to_ask", f"turns={self.turns.value} finds nothing to ask")
 

@@ -45,7 +45,7 @@ REASONS = {
     "special_token_text": "text of a control token (prompts.special_tokens=refuse)",
     "template": "the chat template refused the conversation",
     "not_ids": "the tokenizer gave something else than ids",
-    "over_budget": "no room for the answer beside the prompt in the context",
+    "over_context": "no room for the answer beside the prompt in the context",
     "too_long": "more tokens than the part's max_prompt_tokens",
 }
 """Every reason for which a row is skipped in planning, in words."""
@@ -70,10 +70,11 @@ class Conversation(Record, frozen=True, kw_only=True):
 
 
 class RowFault(Exception):
-    """A row that cannot become a prompt. `reason` is counted, `detail` is for a person."""
+    """A row that cannot become a prompt, or one turn of it. `reason` is counted, `detail` is for a
+    person."""
 
-    def __init__(self, reason: str, detail: str) -> None:
-        self.reason, self.detail = reason, detail
+    def __init__(self, reason: str, detail: str, *, turn: int = 0) -> None:
+        self.reason, self.detail, self.turn = reason, detail, turn
         super().__init__(f"{reason}: {detail}")
 
 

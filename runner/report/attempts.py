@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml  # type: ignore[import-untyped]
 
 from runner.config import flatten
 from runner.records import Record
 from runner.report.series import Stint, Timeline
 from runner.rundir import RunDir
 from runner.tracking.masking import mask_text, mask_value
+from runner.yamltext import YAMLError, load_yaml
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The same in C where PyYAML has it: a config of several hundred keys takes half a second else."""
 ABSENT = "-"
 """Shown for a key that one side does not have."""
 ALWAYS_DIFFERENT = ("command", "server.launched", "server.endpoints")
@@ -100,8 +98,8 @@ def flat_yaml(path: Path) -> Iterator[tuple[str, str]]:
     """Every leaf of a YAML file that holds something, as (dotted key, text); nothing for a file
     that can't be read. Null is left out: a program that did not have the key yet meant the same."""
     try:
-        plain = yaml.load(_text(path), Loader=_LOADER)  # noqa: S506 - both are safe loaders
-    except yaml.YAMLError:
+        plain = load_yaml(_text(path))
+    except YAMLError:
         return
     if isinstance(plain, Mapping):
         yield from ((k, text_of(k, v)) for k, v in flatten(plain) if v not in (None, "", [], {}))

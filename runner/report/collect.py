@@ -30,15 +30,18 @@ STRETCHES_MAX = 60
 LOG_TAIL_BYTES = 12_000
 
 
-def collect(run: RunDir, *, verdict_set: str | None = None) -> ReportData:
-    """Read everything. Raises MachineError, DamagedShard."""
+def collect(
+    run: RunDir, *, verdict_set: str | None = None, decoder: Decoder | None = None
+) -> ReportData:
+    """Read everything. `decoder` None: the run's own tokenizer is loaded. Raises MachineError,
+    DamagedShard."""
     name = verdict_set_of(run, verdict_set)
     chosen = choose_samples(read_judgements(run, name))
     timeline = read_timeline(run.metrics)
     settings = dict(flat_yaml(run.config_yaml))
     log = last_server_log(run)
     try:
-        samples, note = list(show(run, name, chosen.picks)), ""
+        samples, note = list(show(run, name, chosen.picks, decoder)), ""
     except MachineError as error:  # no tokenizer yet, or none that can be loaded here
         samples, note = [], str(error)
     return ReportData(
@@ -62,11 +65,14 @@ def _whole_number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def show(run: RunDir, verdict_set: str, picks: list[Pick]) -> Iterable[Shown]:
+def show(
+    run: RunDir, verdict_set: str, picks: list[Pick], decoder: Decoder | None = None
+) -> Iterable[Shown]:
     """Decode the picked samples that are in the shards. Raises MachineError."""
     if not picks:
         return
-    profile, decoder = read_profile(run), load_decoder(run)
+    profile = read_profile(run)
+    decoder = load_decoder(run) if decoder is None else decoder
     samples = ShardReader(run.samples, keying=sample_keying)
     verdicts = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
     for pick in picks:

@@ -56,7 +56,7 @@ __all__ = ["COMMANDS", "main"]
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives its exit code. argparse exits by itself for a wrong one (2)."""
-    arguments = make_parser().parse_args(argv)
+    arguments = parse(argv)
     screen = open_screen()
     try:
         return arguments.command.run(arguments, screen)  # type: ignore[no-any-return]
@@ -72,6 +72,19 @@ def main(argv: list[str] | None = None) -> int:
         )
     except KeyboardInterrupt:
         return 130
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The arguments. argparse takes a list of words at one place only; overrides may stand behind
+    options too."""
+    parser = make_parser()
+    arguments, rest = parser.parse_known_args(argv)
+    takes_words = hasattr(arguments, "overrides")
+    if rest and (not takes_words or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.overrides = [*arguments.overrides, *rest]
+    return arguments
 
 
 def _complain(error: RunnerError) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from runner import shards
 from runner.errors import MachineError
-from runner.keying import Mask, prompt_pairs, try_pairs
+from runner.keying import Mask, contains, prompt_pairs, try_pairs
 from runner.ledger import count, sample_keying
 from runner.records import Counts, Record, RunStatus, Sample, TokenProfile
 from runner.rundir import RunDir, RunState
@@ -117,8 +117,9 @@ def _check_folder(run: RunDir, folder: Path, found: _Findings, *, full: bool) ->
         folder, full=full, keying=None if folder == run.prompts else sample_keying
     )
     for one in report.problems:
-        # The same id with a higher `try` is a sample that was asked for again: checked by content.
-        if one.kind != "duplicate" or folder == run.plan:
+        # An id may come again: with a higher `try`, or planned with another prompt. What must not
+        # come twice is looked for by content.
+        if one.kind != "duplicate":
             place = f"{name}/{one.file}"
             fault = Fault(what=one.what, file=place, frame=one.frame, offset=one.offset)
             found.problems.append(fault)
@@ -148,8 +149,10 @@ def _check_content(run: RunDir, state: RunState | None, found: _Findings, *, liv
         for folder in sorted((run.path / "verdicts").glob("*"))
     }
     samples = ShardReader(run.samples, keying=sample_keying)
-    _check_samples(run, samples, found)
+    plan = ShardReader(run.plan, keying=sample_keying)
+    found.problems += _planned_twice(run, plan)
     superseded = read_superseded(run)
+    _check_samples(run, samples, plan.index(), found, current=superseded.current(samples.index()))
     for verdict_set, index in verdicts.items():
         current = superseded.current(index)
         _check_verdicts(verdict_set, index, samples.index(), found, current=current)
@@ -160,14 +163,33 @@ def _check_content(run: RunDir, state: RunState | None, found: _Findings, *, liv
     found.problems += _counts_faults(counts, state)
 
 
-def _check_samples(run: RunDir, samples: ShardReader, found: _Findings) -> None:
+def _planned_twice(run: RunDir, plan: ShardReader) -> Iterator[Fault]:
+    """A line of plan/ that replaces an earlier one says something else; the very same again is
+    there for no reason."""
+    index, files = plan.index(), _file_names(run.plan)
+    order = np.argsort(index["key"], kind="stable")
+    again = np.flatnonzero(index["key"][order[1:]] == index["key"][order[:-1]])
+    for before, after in zip(order[again].tolist(), order[again + 1].tolist(), strict=True):
+        line, row = plan.at(after), index[after]
+        if line == plan.at(before):
+            yield Fault(
+                what="it is planned twice",
+                file=f"plan/{files.get(int(row['shard']), '?')}",
+                frame=int(row["frame"]),
+                sample_id=sample_keying(line)[0],
+            )
+
+
+def _check_samples(
+    run: RunDir, samples: ShardReader, plan: Index, found: _Findings, *, current: Mask
+) -> None:
     index = samples.index()
     if not len(index):
         return
     profile = read_profile(run)
-    plan = ShardReader(run.plan, keying=sample_keying).index()
-    planned = np.isin(index["key"], plan["key"])
-    same_prompt = np.isin(prompt_pairs(index), prompt_pairs(plan))
+    planned = contains(plan["key"], index["key"])
+    # What was superseded may be of a prompt that a plan made again does not know.
+    same_prompt = contains(prompt_pairs(plan), prompt_pairs(index)) | ~current
     tries = _Tries(index)
     files = _file_names(run.samples)
     for position, line in enumerate(samples.lines()):
@@ -232,11 +254,11 @@ def _check_verdicts(
     name: str, verdicts: Index, samples: Index, found: _Findings, *, current: Mask
 ) -> None:
     folder = f"verdicts/{name}"
-    strangers = int((~np.isin(verdicts["key"], samples["key"]) & current).sum())
+    strangers = int((~contains(samples["key"], verdicts["key"]) & current).sum())
     if strangers:
         what = f"{plural(strangers, 'verdict')} on samples that are not in the shards"
         found.problems.append(Fault(what=what, file=folder))
-    changed = ~np.isin(prompt_pairs(verdicts), prompt_pairs(samples)) & current
+    changed = ~contains(prompt_pairs(samples), prompt_pairs(verdicts)) & current
     others = int(changed.sum()) - strangers
     if others > 0:
         what = f"{plural(others, 'verdict')} on samples of another prompt"
@@ -244,7 +266,7 @@ def _check_verdicts(
 
 
 def _note_unjudged(name: str, verdicts: Index, samples: Index, found: _Findings) -> None:
-    unjudged = int((~np.isin(try_pairs(samples), try_pairs(verdicts))).sum())
+    unjudged = int((~contains(try_pairs(verdicts), try_pairs(samples))).sum())
     if unjudged:
         found.notes.append(f"{plural(unjudged, 'sample')} without a verdict in set {name}")
 

@@ -15,7 +15,7 @@ from runner.runs.command import Command, add_json
 from runner.runs.opening import all_runs, short_id
 from runner.runs.screen import fill, new_table, say, say_json, say_table, status_text
 from runner.view.escape import safe_line
-from runner.view.figures import age, compact, rate, thousands
+from runner.view.figures import age, compact, per_second, thousands
 from runner.view.status import shown_status
 
 UNREADABLE = "unreadable"
@@ -62,7 +62,6 @@ def row_of(run: RunDir) -> Row:
 
 def _numbers(state: RunState) -> Row:
     counts = state.counts
-    seconds = state.generate_s
     return {
         "planned": counts.planned,
         "done": counts.ok + counts.rejected,
@@ -72,8 +71,8 @@ def _numbers(state: RunState) -> Row:
         "pending": counts.pending,
         "prompt_tokens": state.tokens.prompt,
         "output_tokens": state.tokens.output,
-        "generate_s": seconds,
-        "tokens_per_s": state.tokens.output / seconds if seconds > 0 else None,
+        "generate_s": state.generate_s,
+        "tokens_per_s": state.tokens_per_s,
     }
 
 
@@ -125,7 +124,7 @@ def _figures(row: Row) -> Sequence[str | Text]:
         f"{thousands(row['done'])}/{thousands(row['planned'])}",
         thousands(row["rejected"]),
         compact(row["output_tokens"]),
-        rate(row["output_tokens"], row["generate_s"]),
+        per_second(row["tokens_per_s"]),
         age(time.time() - row["created_at"]),
     )
 
@@ -142,7 +141,8 @@ COMMAND = Command(
 
 `dead` is a run that was killed (kill -9, power): nothing that it finished is
 lost, and the same command continues it. The eight characters in the first
-column name the run in other commands.
+column name the run in other commands. `tok/s` are output tokens per second of
+the bulk: canary and probe are left out, warm-up and tail are not.
 
   python -m runner.runs list
   python -m runner.runs list --json | jq -r 'select(.status == "done") | .path'

@@ -18,7 +18,7 @@ from runner.runs.opening import open_run, reference_of
 from runner.runs.screen import fill, new_table, say, say_json, say_labelled, say_table, status_text
 from runner.view.escape import safe, safe_line
 from runner.view.facts import Facts, Figures, Reason, read_facts
-from runner.view.figures import age, duration, plural, rate, share, thousands
+from runner.view.figures import age, duration, per_second, plural, share, thousands
 from runner.view.status import DEAD, choose_set
 
 _SEVERITY_STYLES = {"reject": "red", "error": "red", "flag": "yellow", "info": "dim"}
@@ -68,7 +68,7 @@ def _head_lines(facts: Facts) -> Iterator[tuple[str, Text]]:
     if facts.unplanned:
         yield "", Text(f"and {plural(facts.unplanned, 'sample')} that the plan no longer wants")
     whole, state = facts.whole, facts.state
-    speed = rate(state.tokens.output, state.generate_s) if state else "-"
+    speed = per_second(state.tokens_per_s if state else None)
     took = f" over {duration(state.generate_s)}" if state and state.generate_s > 0 else ""
     yield (
         "tokens",
@@ -140,6 +140,8 @@ def _losses(facts: Facts, screen: Console) -> None:
             planned = facts.counts.planned
             rows = ((safe_line(k), thousands(n), share(n, planned)) for k, n in reasons.items())
             say_table(screen, fill(table, rows))
+    for name, over in facts.over_context.items() if facts.skips else ():
+        say(screen, (f"{safe_line(name)} {over}", "dim"))
 
 
 def _lengths(facts: Facts, screen: Console) -> None:
@@ -227,7 +229,8 @@ COMMAND = Command(
 
 The accounting line must balance: each planned sample is ok, rejected, failed,
 skipped or pending. `cut` is the share that reached max_new_tokens before the
-model had ended by itself.
+model had ended by itself. Tokens/s are those of the bulk, canary and probe left out,
+warm-up and tail included; `steady` is the speed between the two.
 
   python -m runner.runs show latest
   python -m runner.runs show 1f6cad1c --json | jq .counts

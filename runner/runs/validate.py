@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides",
         nargs="*",
         metavar="OVERRIDE",
-        help="right behind RUN: validators=strict, validators.NAME.KEY=VALUE, ~validators.NAME",
+        help="validators=strict, validators.NAME.KEY=VALUE, ~validators.NAME",
     )
     parser.add_argument(
         "--set", metavar="NAME", default=SET_NAME, help=f"the new set's name ({SET_NAME})"

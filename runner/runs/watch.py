@@ -26,7 +26,7 @@ from runner.runs.show import accounting_line
 from runner.shards import ShardReader
 from runner.stats import CategoryStats, Stats
 from runner.view.escape import safe_line
-from runner.view.figures import age, duration, rate, share, thousands
+from runner.view.figures import age, duration, per_second, share, thousands
 from runner.view.status import DEAD, choose_set, read_state, shown_status
 
 _WINDOW_S = 60.0
@@ -163,12 +163,12 @@ def _speed(glance: Glance) -> str:
     if glance.speed is None:
         return "measuring the speed"
     to_go = "" if glance.eta_s is None else f", {duration(glance.eta_s)} to go"
-    return f"{rate(glance.speed, 1)} tokens/s{to_go}"
+    return f"{per_second(glance.speed)} tokens/s{to_go}"
 
 
 def _overall(glance: Glance) -> str:
     state = glance.state
-    return f"{rate(state.tokens.output, state.generate_s) if state else '-'} tokens/s"
+    return f"{per_second(state.tokens_per_s if state else None)} tokens/s"
 
 
 def picture(glance: Glance, screen: Console) -> RenderableType:

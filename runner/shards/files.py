@@ -24,7 +24,6 @@ from runner.shards.frames import (
     Frame,
     decode_frame,
     find_intact_frame,
-    measure_bytes,
     new_decompressor,
     walk_frames,
 )
@@ -91,9 +90,8 @@ class ShardFile:
 
     def content(self, frame: Frame) -> bytes:
         """The decoded lines of a frame, verified to be this very frame. Raises BadFrame."""
-        data = self.read(frame.offset, frame.size)
-        content = decode_frame(data, self._decompressor)
-        if measure_bytes(data)[2:] != frame[2:]:
+        found, content = decode_frame(self.read(frame.offset, frame.size), self._decompressor)
+        if found[1:] != frame[1:]:
             raise BadFrame("the frame is not the one that the seek table tells of")
         return content
 

@@ -112,8 +112,9 @@ def _skip_block(header: bytes, at: int) -> tuple[int, bool]:
     return at + _BLOCK_HEADER_BYTES + stored, last
 
 
-def decode_frame(data: bytes, decompressor: zstandard.ZstdDecompressor) -> bytes:
-    """Return the content of exactly one frame, its checksum verified. Raises BadFrame."""
+def decode_frame(data: bytes, decompressor: zstandard.ZstdDecompressor) -> tuple[Frame, bytes]:
+    """Exactly one frame, as if at offset 0: its measures and its content, the checksum verified.
+    Raises BadFrame."""
     frame = measure_bytes(data)
     if frame.size != len(data):
         raise BadFrame(f"the frame is {frame.size} bytes long, not {len(data)}")
@@ -123,7 +124,7 @@ def decode_frame(data: bytes, decompressor: zstandard.ZstdDecompressor) -> bytes
         raise BadFrame(str(exc)) from exc
     if len(content) != frame.raw_size or not content.endswith(b"\n"):
         raise BadFrame("the content is not whole lines of the stated size")
-    return content
+    return frame, content
 
 
 def measure_bytes(data: bytes) -> Frame:

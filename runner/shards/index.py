@@ -85,7 +85,9 @@ def rows_from_lines(
 
 
 def join_rows(parts: Sequence[Index]) -> Index:
-    """One index from several, in their order."""
+    """One index from several, in their order; the very one where there is only one."""
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=INDEX_DTYPE)
 
 
@@ -97,12 +99,20 @@ def index_to_bytes(rows: Index) -> bytes:
 
 
 def load_index(path: Path, *, sha256: str) -> Index | None:
-    """The index in `path`, or None when it is missing or not the one with this hash."""
+    """The index in `path`, read-only, or None when it is missing or not the one with this hash."""
     try:
         data = path.read_bytes()
     except OSError:
         return None
     if hashlib.sha256(data).hexdigest() != sha256:
         return None
-    rows: Index = np.load(io.BytesIO(data), allow_pickle=False)
-    return rows if rows.dtype == INDEX_DTYPE else None
+    return _view(data)
+
+
+def _view(data: bytes) -> Index | None:
+    """The rows in an .idx.npy file, as they lie there: np.load would copy them."""
+    stream = io.BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        return None
+    _, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    return np.frombuffer(data, dtype, offset=stream.tell()) if dtype == INDEX_DTYPE else None

@@ -5,7 +5,8 @@ these frames, and sealed files have the size, hash and counts of the manifest. F
 line is a JSON object, every key is there once, and the index files hold the right rows.
 
 Not seen: an altered shard whose checksums, seek table, manifest and index were all altered to
-match. A live directory can be verified: its open shard is looked at up to its last whole frame.
+match. A live directory can be verified: its open shard is looked at up to its last whole frame,
+and one that is sealed meanwhile is what it was.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from runner.shards.index import (
     load_index,
     make_rows,
 )
-from runner.shards.layout import index_path, is_open, list_shards
+from runner.shards.layout import blame, index_path, is_open, list_shards, sealed_path
 from runner.shards.manifest import Manifest, ShardEntry, load_manifest
 
 Kind = Literal[
@@ -84,18 +85,22 @@ class _Shard(msgspec.Struct):
 
 def verify(directory: Path, *, full: bool = False, keying: Keying | None = None) -> VerifyReport:
     """Verify a directory; without `keying` a full look does not see keys and index rows."""
-    try:
-        listed = list_shards(directory)
+    try:  # the manifest first: a shard that is sealed in between is then there and not yet listed
         manifest = load_manifest(directory)
+        listed = list_shards(directory)
     except MachineError as exc:
         what = f"{exc.what}: {exc.found}"
         problem = Problem(kind="manifest", file=Path(exc.where).name, what=what)
         return _report([], [problem])
     shards = [_look_at(_Shard(n, path), full=full, keying=keying) for n, path in listed.items()]
+    later = load_manifest(directory)
     for shard in shards:
-        _compare(shard, manifest.get(shard.number))
+        if is_open(shard.path):
+            continue
+        entry = manifest.get(shard.number) or later.get(shard.number)
+        _compare(shard, entry)
         if full and keying is not None:
-            _compare_index(shard, manifest.get(shard.number))
+            _compare_index(shard, entry)
     problems = _missing(manifest, listed)
     if full and keying is not None:
         problems += list(_duplicates(shards, keying))
@@ -123,7 +128,7 @@ def _missing(manifest: Manifest, listed: dict[int, Path]) -> list[Problem]:
 
 def _look_at(shard: _Shard, *, full: bool, keying: Keying | None) -> _Shard:
     """Read all of one shard."""
-    with ShardFile(shard.path) as file:
+    with _open(shard) as file:
         shard.frames = _find_frames(shard, file)
         for ordinal, frame in enumerate(shard.frames):
             try:
@@ -136,6 +141,16 @@ def _look_at(shard: _Shard, *, full: bool, keying: Keying | None) -> _Shard:
             if full:
                 _look_at_lines(shard, split_lines(content), ordinal, keying)
     return shard
+
+
+def _open(shard: _Shard) -> ShardFile:
+    """Open its file, by its sealed name if it was sealed since it was listed."""
+    try:
+        return ShardFile(shard.path)
+    except FileNotFoundError:
+        shard.path = sealed_path(shard.path.parent, shard.number)
+    with blame(shard.path, "open a shard"):
+        return ShardFile(shard.path)
 
 
 def _find_frames(shard: _Shard, file: ShardFile) -> list[Frame]:
@@ -177,8 +192,6 @@ def _is_object(line: bytes) -> bool:
 
 def _compare(shard: _Shard, entry: ShardEntry | None) -> None:
     """Compare a sealed shard with its line in the manifest."""
-    if is_open(shard.path):
-        return
     if entry is None:
         shard.add("unlisted", "sealed, but not in the manifest; the next writer will list it")
         return
@@ -218,7 +231,7 @@ def _duplicates(shards: list[_Shard], keying: Keying) -> Iterator[Problem]:
     for row in suspects:
         shard, ordinal = by_number[int(row["shard"])], int(row["frame"])
         frame = shard.frames[ordinal]
-        with ShardFile(shard.path) as file:
+        with _open(shard) as file:
             content = file.content(frame)
         key, _ = keying(content[row["offset"] : row["offset"] + row["length"]])
         place = f"{shard.path.name} frame {ordinal}"

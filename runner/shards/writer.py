@@ -128,12 +128,13 @@ class ShardWriter:
                 raise self._failure
             if not self._accepting:
                 raise ValueError("put needs an open writer")
+            gathered = self._queued_bytes
             self._queue.append(item)
             self._put_lines += 1
             self._queued_bytes += len(line) + 1
             self._backlog_bytes += len(line) + 1
-            if len(self._queue) == 1 or self._queued_bytes >= self._frame_bytes:
-                self._work.notify()
+            if not gathered or gathered < self._frame_bytes <= self._queued_bytes:
+                self._work.notify()  # else the thread is at work, or waits for more
 
     def flush(self) -> None:
         """Return when all that was put so far is durable. Raises the stored MachineError."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from runner import ledger
 from runner.ledger import account, losses, read_request
+from runner.plansummary import OverContext, read_summary
 from runner.records import Counts, Record
 from runner.rundir import RunDir, RunState
 from runner.stats import LENGTH_NAMES, CategoryStats, Distribution, Stats
@@ -69,6 +70,8 @@ class Facts(Record, frozen=True, kw_only=True):
     categories: dict[str, Figures]
     failures: dict[str, int]
     skips: dict[str, int]
+    over_context: dict[str, OverContext]
+    """By part, the prompts that leave no room for their answer: how long, and what has room."""
 
     @property
     def reason(self) -> str:
@@ -107,6 +110,9 @@ def read_facts(run: RunDir, *, verdict_set: str | None = None, stats: Stats | No
         categories={key: figures_of(one) for key, one in sorted(stats.categories.items())},
         failures=lost.failed,
         skips=lost.skipped,
+        over_context={
+            name: part.over for name, part in read_summary(run).parts.items() if part.over.longest
+        },
     )
 
 

@@ -30,11 +30,10 @@ def share(part: float, whole: float) -> str:
     return text
 
 
-def rate(amount: float, seconds: float) -> str:
-    """Something per second: one decimal below 10, "-" where no time was measured."""
-    if seconds <= 0 or not math.isfinite(amount):
+def per_second(value: float | None) -> str:
+    """A speed: one decimal below 10, "-" where none was measured."""
+    if value is None or not math.isfinite(value):
         return "-"
-    value = amount / seconds
     return f"{value:.1f}" if value < 10 else thousands(value)
 
 

@@ -5,11 +5,11 @@ import socket
 import time
 
 import msgspec
-import yaml  # type: ignore[import-untyped]
 
 from runner.errors import ConfigError, MachineError
 from runner.records import Record, RunStatus
 from runner.rundir import DEAD_AFTER_S, RunDir, RunState
+from runner.yamltext import YAMLError, load_yaml
 
 DEAD = "dead"
 """Shown instead of `running` when no process works on the run any more: it was killed."""
@@ -113,9 +113,9 @@ def read_settings(run: RunDir) -> Settings:
     if not run.config_yaml.is_file():
         return Settings()
     try:
-        plain = yaml.safe_load(run.config_yaml.read_bytes())
+        plain = load_yaml(run.config_yaml.read_bytes())
         return msgspec.convert(plain or {}, Settings)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except (YAMLError, msgspec.ValidationError) as error:
         raise MachineError(
             "The config of this run cannot be read.",
             where=str(run.config_yaml),

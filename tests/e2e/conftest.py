@@ -49,9 +49,9 @@ class Outputs:
             )
         )
 
-    def start(self, *overrides: str) -> "subprocess.Popen[str]":
+    def start(self, *overrides: str, **options: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            self.command(*overrides),
+            self.command(*overrides, **options),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

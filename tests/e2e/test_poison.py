@@ -14,7 +14,7 @@ from tests.e2e.conftest import TINY, Outputs, attach, prompt_file
 Fake = Callable[..., str]
 MOST_STORED, MOST_REQUESTS = 50, 120
 LONG = {"min_output": 40, "max_output": 60}
-DEMANDS_A_CLOSE = "+category.parts.B4.expected.rates.no_close=0.0"
+DEMANDS_A_CLOSE = "category.parts.B4.expected.rates.no_close=0.0"
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def requests_of(url: str) -> int:
         ("clamped_length", "clamped_length"),
         ("wrong_echo", "echo_differs"),
         ("abort_200", "abort"),
+        ("other_weights", "weights_changed"),
     ],
 )
 def test_a_server_poisoned_from_the_start_is_stopped_by_the_canary(

@@ -242,6 +242,16 @@ def _stop_in_middle(answer: dict[str, Any], scenario: Scenario) -> None:
     answer["output_ids"] = [scenario.stop_id, *answer["output_ids"][1:]]
 
 
+def _other_weights(answer: dict[str, Any], _: Scenario) -> None:
+    """Weights were exchanged while the server served: the newer ones made the second half."""
+    size = len(answer["output_ids"])
+    answer["meta_info"]["weight_version"] = "step-2"
+    answer["meta_info"]["weight_versions"] = [
+        {"version": "default", "start": 0, "end": size // 2},
+        {"version": "step-2", "start": size // 2, "end": size},
+    ]
+
+
 def _retracted(answer: dict[str, Any], _: Scenario) -> None:
     answer["meta_info"]["num_retractions"] = 2
 
@@ -265,6 +275,7 @@ ANSWER_FAULTS: dict[str, Callable[[dict[str, Any], Scenario], None]] = {
     "out_of_vocabulary": _out_of_vocabulary,
     "lost_think_close": _lost_think_close,
     "stop_in_middle": _stop_in_middle,
+    "other_weights": _other_weights,
     "retracted": _retracted,
 }
 """Faults inside an answer that comes with HTTP 200: each changes a good answer in place."""

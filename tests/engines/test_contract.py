@@ -193,6 +193,15 @@ def test_more_cached_than_prompt_tokens_is_no_fault():
     assert parse(answer).cached_tokens == 999
 
 
+def test_weights_that_were_exchanged_while_it_was_made_are_told_together():
+    answer = good()
+    answer["meta_info"]["weight_versions"] = [{"version": "a"}, {"version": "b"}, {"x": 1}]
+    answer["meta_info"]["weight_version"] = "b"
+    assert parse(answer).weight_version == "a+b"
+    answer["meta_info"]["weight_versions"] = "nonsense"
+    assert parse(answer).weight_version == "b"
+
+
 @pytest.mark.parametrize("name", ["cached_tokens", "num_retractions", "weight_version"])
 def test_what_an_older_server_does_not_tell_is_not_told(name):
     answer = good()

@@ -262,6 +262,42 @@ FAMILIES: dict[str, Family] = {
             modes=THINKING_SWITCH,
         ),
         Family(
+            name="deepseek_v32",
+            special={"<｜begin▁of▁sentence｜>": 0, "<｜end▁of▁sentence｜>": 1},
+            plain={
+                "<｜User｜>": 128803,
+                "<｜Assistant｜>": 128804,
+                "<think>": 128798,
+                "</think>": 128799,
+                "<｜tool▁calls▁begin｜>": 128806,
+                "<｜tool▁calls▁end｜>": 128807,
+                "<｜tool▁call▁begin｜>": 128808,
+                "<｜tool▁call▁end｜>": 128809,
+                "<｜tool▁sep｜>": 128814,
+                "｜DSML｜": 128815,  # its real id is in no table that we have
+            },
+            template="<｜begin▁of▁sentence｜>"
+            "{% if tools %}Tools: {{ tools | tojson }} Call them in <｜DSML｜function_calls>."
+            "{% endif %}{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}"
+            "{% elif m.role == 'system' %}{{ m.content }}"
+            "{% elif m.role == 'assistant' %}<｜Assistant｜></think>{{ m.content }}"
+            "{% if m.tool_calls %}<｜DSML｜function_calls>{% for c in m.tool_calls %}"
+            '<｜DSML｜invoke name="{{ c.function.name }}">'
+            "{% for k, v in c.function.arguments.items() %}"
+            '<｜DSML｜parameter name="{{ k }}" string="true">{{ v }}</｜DSML｜parameter>'
+            "{% endfor %}</｜DSML｜invoke>{% endfor %}</｜DSML｜function_calls>{% endif %}"
+            "<｜end▁of▁sentence｜>{% elif m.role == 'tool' %}<function_results>{{ m.content }}"
+            "</function_results>{% endif %}{% endfor %}"
+            "{% if add_generation_prompt %}<｜Assistant｜>{% if "
+            "thinking is defined and not thinking %}</think>{% else %}<think>{% endif %}"
+            "{% endif %}",
+            eos="<｜end▁of▁sentence｜>",
+            bos="<｜begin▁of▁sentence｜>",
+            eos_ids=(1,),
+            vocab_size=129280,
+            modes=THINKING_SWITCH,
+        ),
+        Family(
             name="glm45",
             special={
                 "<|endoftext|>": 151329,
@@ -350,6 +386,7 @@ FAMILIES: dict[str, Family] = {
                 "<|end_header_id|>": 128007,
                 "<|eom_id|>": 128008,
                 "<|eot_id|>": 128009,
+                "<|python_tag|>": 128010,
             },
             template="<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nToday Date: "
             "{{ strftime_now('%d %b %Y') }}\n\n{% if messages[0].role == 'system' %}"

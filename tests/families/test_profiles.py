@@ -16,6 +16,7 @@ THINK = {
     "qwen3": {"thinking": "none", "instant": "closed"},
     "qwen35": {"thinking": "open"},
     "deepseek_r1": {"thinking": "open", "instant": "closed"},
+    "deepseek_v32": {"thinking": "open", "instant": "closed"},
     "glm45": {"thinking": "none", "instant": "closed"},
     "gpt_oss": {"medium": "none", "low": "none"},
     "minimax_m2": {"thinking": "open"},
@@ -38,6 +39,8 @@ GRAMMARS = {
     "qwen3": "hermes",
     "qwen35": "qwen_xml",
     "deepseek_r1": "deepseek",
+    "deepseek_v32": "dsml",
+    "llama3": "llama3",
     "glm45": "glm",
     "minimax_m2": "minimax",
 }

@@ -9,9 +9,10 @@ from hydra import compose, initialize_config_dir
 
 from runner.config import Config, parse
 from runner.model import RunModel
-from runner.plan import Limits, make_plan
+from runner.plan import make_plan
 from runner.plansummary import PlanSummary
 from runner.plugins import register_schema
+from runner.preflight import limits_of
 from runner.render import Tokenizer
 from runner.resolve import Resolved
 from tests.prompts import toys
@@ -55,10 +56,7 @@ def plan_of(chosen: Config, **changes: Any) -> tuple[Resolved, PlanSummary]:
             chosen,
             resolved.parts,
             render=changes.get("render", model.ahead),
-            limits=Limits(
-                context_length=chosen.model.context_length,
-                max_new_tokens=chosen.sampling.max_new_tokens,
-            ),
+            limits=limits_of(chosen),
             exclusion=resolved.exclusion,
         )
     finally:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from runner.config import TurnPolicy
 from runner.prompts.adapt import ADAPTERS, Adaptation
-from runner.prompts.shape import MAX_TEXT_BYTES, REASONS, RowFault
+from runner.prompts.shape import MAX_TEXT_BYTES, REASONS, Conversation, RowFault
 
 USER = {"role": "user", "content": "Hi"}
 SAID = {"role": "assistant", "content": "Hello"}
@@ -130,6 +130,8 @@ def test_any_row_gives_prompts_or_a_known_reason(row: Any, name: str, turns: Tur
         prompts, reason = [], fault.reason
     else:
         reason = ""
+        assert all(isinstance(p, Conversation) or p.reason in REASONS for p in prompts)
     assert bool(prompts) is not bool(reason)
     assert reason == "" or reason in REASONS
-    assert all(p.messages[-1]["role"] in ("user", "tool") for p in prompts)
+    asked = [p for p in prompts if isinstance(p, Conversation)]
+    assert all(p.messages[-1]["role"] in ("user", "tool") for p in asked)

@@ -154,7 +154,7 @@ def test_all_eight_stream_and_plan_in_one_run(
     for category in CATEGORIES:
         overrides += local(config, tmp_path, category, as_parquet)[1:]
     resolved, summary = planned("source=hub", *overrides)
-    sent = {name: part.prompts + part.skipped.get("over_budget", 0)
+    sent = {name: part.prompts + part.skipped.get("over_context", 0)
             for name, part in summary.parts.items()}  # fmt: skip
     assert sent == PROMPTS
     assert resolved.identity["prompts"]["B2"]["columns"] == {"id": "id", "prompt": "input"}

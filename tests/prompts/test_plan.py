@@ -173,7 +173,7 @@ def test_bad_rows_are_planned_as_skipped_with_their_reason(
         file.write('{"messages": [{"role": "us')
     resolved, summary = planned("source=file", f"source.path={path}")
     skipped = summary.parts["B4"].skipped
-    assert skipped == {"empty_last_turn": 1, "no_messages": 1, "over_budget": 1, "not_json": 1}
+    assert skipped == {"empty_last_turn": 1, "no_messages": 1, "over_context": 1, "not_json": 1}
     counts = count(resolved.run, "online", max_attempts=3)
     assert (counts.planned, counts.skipped, counts.pending) == (5, 4, 1)
     assert "skipped 4 (empty_last_turn 1" in "\n".join(summary.lines())

@@ -118,7 +118,7 @@ class Spec:
             row=self.row,
             k=0,
             prompt_tokens=len(prompt_ids(self.question, self.mode)),
-            skip="over_budget: 9,000 prompt tokens" if skipped else "",
+            skip="over_context: 9,000 prompt tokens" if skipped else "",
         )
 
     def sample(self) -> Sample:
@@ -235,6 +235,7 @@ def state_of(specs: list[Spec], name: str, **changes: object) -> RunState:
             prompt=sum(len(s.input_ids) for s in done), output=sum(len(s.output_ids) for s in done)
         ),
         generate_s=10.0,
+        generate_tokens=sum(len(s.output_ids) for s in done),
         attempts=1,
         launches=1,
         host=socket.gethostname(),

@@ -39,7 +39,25 @@ def test_every_help_has_an_example_and_fits_80_columns(runs, monkeypatch, name):
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("argv", [[], ["nope"], ["show"], ["list", "--nope"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "latest validators=strict ~validators.text --set strict",
+        "latest --set strict validators=strict ~validators.text",
+        "latest validators=strict --set strict ~validators.text",
+    ],
+)
+def test_overrides_of_validate_stand_anywhere_behind_the_run(words):
+    found = runner.runs.parse(["validate", *words.split()])
+    assert (found.run, found.set) == ("latest", "strict")
+    assert found.overrides == ["validators=strict", "~validators.text"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["nope"], ["show"], ["list", "--nope"], ["show", "latest", "x=1"],
+     ["validate", "latest", "--nope", "x=1"]],
+)  # fmt: skip
 def test_a_wrong_command_exits_2(argv, capsys):
     with pytest.raises(SystemExit) as end:
         runner.runs.main(argv)

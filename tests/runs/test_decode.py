@@ -159,7 +159,7 @@ def test_many_ids_are_clipped(run, runs):
     ("sample_id", "why"),
     [
         ("B4-5-0", "failed after 4 requests, unparsable: the answer was no JSON"),
-        ("B4-6-0", "skipped, over_budget: 9,000 prompt tokens"),
+        ("B4-6-0", "skipped, over_context: 9,000 prompt tokens"),
         ("B4-7-0", "not generated yet"),
         ("B9-1-0", "the plan has no such id"),
     ],

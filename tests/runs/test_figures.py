@@ -1,6 +1,15 @@
 import pytest
 
-from runner.view.figures import age, bytes_text, compact, duration, plural, rate, share, thousands
+from runner.view.figures import (
+    age,
+    bytes_text,
+    compact,
+    duration,
+    per_second,
+    plural,
+    share,
+    thousands,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +65,11 @@ def test_age(seconds, text):
 
 
 def test_no_time_is_no_rate():
-    assert rate(5, 0) == "-"
+    assert per_second(None) == "-"
 
 
 def test_a_slow_rate_has_a_decimal():
-    assert rate(15, 10) == "1.5"
+    assert per_second(1.5) == "1.5"
 
 
 def test_bytes_text():

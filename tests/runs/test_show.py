@@ -37,7 +37,7 @@ def test_verdicts_are_counted_by_validator_and_reason(run, runs):
 def test_failures_and_skips_are_counted_by_reason(run, runs):
     rows = [line.split() for line in runs("show", "latest").out.splitlines()]
     assert ["unparsable", "1", "12.5%"] in rows
-    assert ["over_budget", "1", "12.5%"] in rows
+    assert ["over_context", "1", "12.5%"] in rows
 
 
 def test_lengths_are_given_by_category_and_over_all(run):

@@ -3,6 +3,7 @@ import json
 import msgspec
 import pytest
 
+from runner.ledger import supersede_other_prompts
 from runner.records import Counts, RunStatus
 from runner.runs.checks import check_run
 from tests.runs.conftest import MIXED, Spec, append, ids
@@ -94,10 +95,36 @@ def test_an_id_asked_for_again_is_no_duplicate(make_run, full):
     assert whats(run, full=full) == []
 
 
-def test_an_id_planned_twice_is_found_in_full(make_run):
-    run = make_run([Spec(0)])
+@pytest.mark.parametrize("full", [False, True])
+def test_an_id_planned_twice_is_found(make_run, full):
+    run = make_run([Spec(0), Spec(1)])
     append(run.plan, [Spec(0).planned()])
-    assert any("is in shard-00000" in what for what in whats(run, full=True))
+    (fault,) = check_run(run, full=full).problems
+    assert (fault.what, fault.sample_id) == ("it is planned twice", "B4-0-0")
+    assert fault.file == "plan/shard-00001.jsonl.zst"
+
+
+def test_a_row_that_is_planned_anew_as_skipped_is_no_problem(make_run):
+    run = make_run([Spec(0, state="pending")])
+    append(run.plan, [msgspec.structs.replace(Spec(0).planned(), skip="over_context: x")])
+    assert [what for what in whats(run, full=True) if "twice" in what] == []
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_prompt_that_was_changed_and_accepted_is_no_problem(make_run, full):
+    """And back again: the last line of plan/ counts, and the try tells the samples apart."""
+    run = make_run([Spec(0)])
+    new = {"prompt_hash": "e" * 32}
+    append(run.plan, [msgspec.structs.replace(Spec(0).planned(), **new)])
+    assert supersede_other_prompts(run) == 1
+    append(run.samples, [Spec(0, try_=2, changes=new).sample()])
+    append(run.verdicts("online"), [msgspec.structs.replace(Spec(0, try_=2).judgement(), **new)])
+    assert whats(run, full=full) == []
+    append(run.plan, [Spec(0).planned()])
+    assert supersede_other_prompts(run) == 1
+    append(run.samples, [Spec(0, try_=3).sample()])
+    append(run.verdicts("online"), [Spec(0, try_=3).judgement()])
+    assert whats(run, full=full) == []
 
 
 def test_a_verdict_on_no_sample_is_found(make_run):

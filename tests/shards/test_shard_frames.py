@@ -27,7 +27,7 @@ def encode(content, level=3):
 
 
 def decode(data):
-    return decode_frame(data, new_decompressor())
+    return decode_frame(data, new_decompressor())[1]
 
 
 def reading(data):

@@ -278,3 +278,21 @@ def test_a_line_longer_than_a_frame(tmp_path):
     long = line(0, ids=list(range(300_000)))
     write(tmp_path, [long, line(1)], frame_bytes=1000)
     assert ShardReader(tmp_path, keying=keying).get("B4-0-0") == long
+
+
+def test_lines_at_positions_in_any_order(tmp_path):
+    write(tmp_path, some_lines(40), frame_bytes=200)
+    write(tmp_path, some_lines(20, first=40), frame_bytes=200)
+    reader = ShardReader(tmp_path, keying=keying)
+    positions = np.array([0, 1, 7, 39, 40, 59, 3, 3])
+    assert list(reader.lines_at(positions)) == [reader.at(p) for p in positions.tolist()]
+    assert list(reader.lines_at(positions[:0])) == []
+    assert list(reader.lines_at(np.arange(60))) == list(reader.lines())
+
+
+def test_an_index_from_a_file_is_read_only(tmp_path):
+    """Whoever wrote into it would change what the next reader of it counts."""
+    write(tmp_path, some_lines(3))
+    index = ShardReader(tmp_path, keying=keying).index()
+    with pytest.raises(ValueError, match="read-only"):
+        index["key"] = 0

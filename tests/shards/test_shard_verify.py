@@ -1,6 +1,7 @@
 """verify lists what is wrong and raises nothing for it; rebuild makes manifest and index again."""
 
 import hashlib
+import importlib
 
 import numpy as np
 import orjson
@@ -201,6 +202,29 @@ def test_rebuild_refuses_damage_and_changes_nothing(directory):
     with pytest.raises(DamagedShard):
         rebuild(directory, keying=keying)
     assert (directory / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("moment", ["load_manifest", "list_shards", "_look_at"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_shard_that_is_sealed_meanwhile_is_no_problem(tmp_path, monkeypatch, moment, before):
+    module = importlib.import_module("runner.shards.verify")
+    with ShardWriter(tmp_path, keying=keying) as writer:
+        for number in range(3):
+            writer.put(line(number))
+        writer.flush()
+        original = getattr(module, moment)
+
+        def sealing(*args, **more):
+            if before:
+                writer.close()
+            found = original(*args, **more)
+            writer.close()
+            return found
+
+        monkeypatch.setattr(module, moment, sealing)
+        report = verify(tmp_path, full=True, keying=keying)
+    assert report.problems == []
+    assert (report.shards, report.records) == (1, 3)
 
 
 def test_rebuild_beside_a_writer_is_refused(tmp_path):

@@ -1,14 +1,6 @@
 """A real MLflow server on loopback, directly and through a proxy that fails in the middle."""
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,52 +13,16 @@ from runner.tracking import state as states
 from runner.tracking.tracker import MlflowTracker
 from tests.tracking.conftest import client_of, points_of, runs_of
 from tests.tracking.faults import FaultServer
+from tests.tracking.mlflow_server import MlflowServer
 
 Opened = Callable[..., MlflowTracker]
 
-READY_S = 240
-"""Starting takes some seconds; minutes when everything else runs on the same two cores."""
-
-
-def answers(uri: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{uri}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, TimeoutError, ConnectionError):
-        return False
-
 
 @pytest.fixture(scope="module")
-def server(template_db: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running `mlflow server`, its whole process group ended afterwards."""
-    place = tmp_path_factory.mktemp("server")
-    shutil.copy(template_db, place / "mlflow.db")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    uri = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]
-    command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{place}/mlflow.db"]
-    command += ["--artifacts-destination", str(place / "artifacts")]
-    with (place / "log").open("w") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            cwd=place,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + READY_S
-        while not answers(uri):
-            assert process.poll() is None, (place / "log").read_text()
-            assert time.monotonic() < deadline, (place / "log").read_text()
-            time.sleep(0.5)
-        yield uri
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running `mlflow server`."""
+    with MlflowServer(tmp_path_factory.mktemp("server")) as made:
+        yield made.uri
 
 
 def tell(tracker: MlflowTracker, run_dir: Path) -> None:

@@ -67,13 +67,14 @@ ENDS = {
     "qwen3": "<|im_end|>",
     "qwen35": "<|im_end|>",
     "deepseek_r1": "<｜end▁of▁sentence｜>",
+    "deepseek_v32": "<｜end▁of▁sentence｜>",
     "glm45": "<|user|>",
     "gpt_oss": "<|return|>",
     "minimax_m2": "[e~[",
     "llama3": "<|eot_id|>",
     "smollm2": "<|im_end|>",
 }
-OPENED = ("kimi_k25", "qwen35", "deepseek_r1", "minimax_m2")
+OPENED = ("kimi_k25", "qwen35", "deepseek_r1", "deepseek_v32", "minimax_m2")
 """Families whose prompt opens the reasoning in their first mode."""
 EMITS = ("kimi_k2_thinking", "qwen3", "glm45")
 """Families that open it themselves."""
@@ -231,6 +232,12 @@ def _specific() -> list[Case]:
             {"contract": "completion_count"}, changes={"completion_tokens": 3}),
         k25("nothing at all", "", {"contract": "empty_output", "finish": "wrong_stop",
                                    "thinking": "no_close"}),
+        k25("a short loop up to the cut", "Two.</think>It is a broad" + "ad" * 40,
+            {"degeneration": "loop", "finish": "length_in_answer"}, cut=True),
+        k25("a short loop that it left", f"{PARAGRAPH}{'so, ' * 24}no.</think>It is 4.<|im_end|>",
+            {"degeneration": "loop"}),
+        k25("a wide table", f"Two.</think>{'|---' * 6}|\n{'| 12' * 6}|\n{'| 34' * 6}|<|im_end|>"),
+        k25("a row of zeros", f"Two.</think>[{'0, ' * 14}0]<|im_end|>"),
         k25("a list repeats a line, once", "Two.</think>a, b, c\na, b, c\n<|im_end|>"),
         Case("qwen3", "a call", 'Ok<tool_call>\n{"name": "look", "arguments": {"at": "sky"}}\n'
              "</tool_call><|im_end|>", tools=tools),
@@ -240,6 +247,15 @@ def _specific() -> list[Case]:
              {"tool_calls": "bad_json"}, tools=tools),
         Case("qwen3", "two openings", "<tool_call><tool_call>{}</tool_call><|im_end|>",
              {"tool_calls": "unbalanced"}, tools=tools),
+        Case("qwen3", "an empty block with its line breaks", "<think>\n\n</think>\n\nIt is 4."
+             "<|im_end|>", {"thinking": "empty_reasoning"}),
+        Case("qwen3", "line breaks for an answer", "<think>\nTwo.\n</think>\n\n<|im_end|>",
+             {"thinking": "missing_answer"}),
+        Case("qwen35", "line breaks for a reasoning", "\n</think>\n\nIt is 4.<|im_end|>",
+             {"thinking": "empty_reasoning"}),
+        Case("qwen3", "a reasoning of one word", "<think>\nTwo\n</think>\n\n4<|im_end|>"),
+        Case("qwen3", "nothing but a call", '<think>\nOk\n</think>\n\n<tool_call>\n{"name": "look",'
+             ' "arguments": {"at": "sky"}}\n</tool_call><|im_end|>', tools=tools),
         Case("qwen3", "a padded row", "Ok⟦151800⟧<|im_end|>", {"vocab": "unassigned"}),
         Case("qwen3", "a vision marker", "Ok<|vision_start|><|im_end|>", {"vocab": "forbidden"}),
         Case("qwen3", "no reasoning although it might", "It is 4.<|im_end|>"),
@@ -297,4 +313,67 @@ def _specific() -> list[Case]:
     ]  # fmt: skip
 
 
-CORPUS = [*_natural(), *_broken(), *_specific()]
+def _text_grammars() -> list[Case]:
+    """Families whose calls are written in text: DeepSeek V3.2 and Llama-3."""
+    tools, end = (LOOK,), "<｜end▁of▁sentence｜>"
+    at = '<｜DSML｜parameter name="at" string="true">sky</｜DSML｜parameter>'
+    times = '<｜DSML｜parameter name="times" string="false">{}</｜DSML｜parameter>'
+    invoke = '<｜DSML｜invoke name="{}">\n{}\n</｜DSML｜invoke>'
+    block = "<｜DSML｜function_calls>\n{}\n</｜DSML｜function_calls>"
+
+    def v32(name: str, calls: str, reason: str = "", **more: Any) -> Case:
+        fails = {"tool_calls": reason} if reason else {}
+        return Case("deepseek_v32", name, f"Look.</think>{calls}{end}", fails, tools=tools, **more)
+
+    def llama(name: str, output: str, reason: str = "", **more: Any) -> Case:
+        fails = {"tool_calls": reason} if reason else {}
+        return Case("llama3", name, output, fails, **{"tools": tools, **more})
+
+    good = invoke.format("look", at)
+    call = '{"name": "look", "parameters": {"at": "sky"}}'
+    cut = {"finish": "length_in_answer"}
+    return [
+        v32("a call", block.format(good)),
+        v32("a call after words", "I will look.\n\n" + block.format(good)),
+        v32("two calls", block.format(good + invoke.format("look", at + times.format(2)))),
+        v32("a call with JSON inside", block.format(invoke.format("look", '{"at": "sky"}'))),
+        v32("a number as text", block.format(invoke.format("look", at + times.format('"2"'))),
+            "schema"),
+        v32("a number that is none", block.format(invoke.format("look", at + times.format("two"))),
+            "bad_json"),
+        v32("a missing argument", block.format(invoke.format("look", "")), "schema"),
+        v32("a tool that nobody offered", block.format(invoke.format("listen", "")),
+            "unknown_tool"),
+        v32("a call without a name", block.format(invoke.format("", at)), "bad_call_id"),
+        v32("a parameter left open", block.format(invoke.format("look", at[:-20])), "bad_json"),
+        v32("an empty block", block.format(""), "unbalanced"),
+        v32("a call outside of a block", good, "unbalanced"),
+        v32("a block left open at a stop", block.format(good)[:-25], "unbalanced"),
+        Case("deepseek_v32", "a call that the limit cut", "Ok.</think>" + block.format(good)[:60],
+             cut, cut=True, tools=tools),
+        Case("deepseek_v32", "a call in the reasoning", f"Ok {block.format(good)}</think>{end}",
+             {"thinking": "tool_before_close"}, tools=tools),
+        llama("a call", f"{call}<|eot_id|>"),
+        llama("a call behind the tag", f"<|python_tag|>{call}<|eom_id|>"),
+        llama("two calls", f"{call}; {call}<|eot_id|>"),
+        llama("a call that says what it is", '{"type": "function", "name": "look", "parameters": '
+              '{"at": "sky"}}<|eot_id|>'),
+        llama("a built-in tool", '<|python_tag|>look.call(at="sky")<|eom_id|>'),
+        llama("a built-in tool that nobody offered", '<|python_tag|>brave_search.call(query="x")'
+              "<|eom_id|>", "unknown_tool"),
+        llama("Python code", "<|python_tag|>print(2 + 3)<|eom_id|>", "unknown_tool"),
+        llama("arguments of its own making", "<|python_tag|>look.call(sky)<|eom_id|>", "schema"),
+        llama("a malformed call", f"{call[:-1]}<|eot_id|>", "bad_json"),
+        llama("a wrong type", '{"name": "look", "parameters": {"at": 3}}<|eot_id|>', "schema"),
+        llama("a tool that nobody offered", call.replace("look", "listen") + "<|eot_id|>",
+              "unknown_tool"),
+        llama("nothing behind the tag", "<|python_tag|><|eom_id|>", "bad_call_id"),
+        llama("JSON that is no call", '{"name": "Ada", "age": 36}<|eot_id|>'),
+        llama("JSON where nobody offered a tool", f"{call}<|eot_id|>", tools=()),
+        Case("llama3", "a call that the limit cut", call[:-8], cut, cut=True, tools=tools),
+        Case("llama3", "code that the limit cut", "<|python_tag|>print(2", cut, cut=True,
+             tools=tools),
+    ]  # fmt: skip
+
+
+CORPUS = [*_natural(), *_broken(), *_specific(), *_text_grammars()]

@@ -123,6 +123,7 @@ def judged(
     finish: str = "stop",
     overrides: tuple[str, ...] = (),
     expected: Expected | None = None,
+    weights: frozenset[str] = frozenset(),
     **changes: Any,
 ) -> Judgement:
     """Judge an output given as text (see `ids_of`) that answers a prompt."""
@@ -135,7 +136,9 @@ def judged(
         mode=mode,
         **changes,
     )
-    return judge_of(family, mode, *overrides, expected=expected).judge(sample, prompt)
+    judge = judge_of(family, mode, *overrides, expected=expected)
+    judge.weight_versions = weights
+    return judge.judge(sample, prompt)
 
 
 def failures(judgement: Judgement) -> dict[str, str]:

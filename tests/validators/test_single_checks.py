@@ -1,5 +1,6 @@
 """What the corpus does not show: loops by property, text, lengths, answers, duplicates."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,12 +18,20 @@ from tests.validators.make import (
     verdict_on,
 )
 from validators.answer import final_answer
-from validators.degeneration import MAX_PERIOD, REPEATED_AT_LEAST, find_loop, longest_run
+from validators.degeneration import (
+    MAX_PERIOD,
+    REPEATED_AT_LEAST,
+    SHORT_AT_LEAST,
+    SHORT_PERIOD,
+    SHORT_ROUNDS,
+    find_loop,
+    longest_run,
+)
 
 SEEN_HERE = {
     "extra_bos", "wrong_tail", "smuggled", "control_tokens", "prompt_unassigned",  # test_prompt
-    "cached_over_prompt", "few_distinct", "drift", "short", "moved", "same_output", "same_sample",
-    "same_prompt", "wrong_answer", "no_answer",
+    "cached_over_prompt", "weights_changed", "few_distinct", "drift", "short", "moved",
+    "same_output", "same_sample", "same_prompt", "wrong_answer", "no_answer",
 }  # fmt: skip
 
 
@@ -32,24 +41,46 @@ def test_every_reason_code_has_a_test() -> None:
     assert declared - in_corpus - SEEN_HERE == set()
 
 
+@pytest.mark.parametrize(
+    ("told", "known", "fails"),
+    [
+        ("v2", {"v1"}, True),
+        ("v1+v2", {"v1"}, True),
+        ("v1", {"v1"}, False),
+        ("", {"v1"}, False),
+        ("v2", set(), False),
+    ],
+)
+def test_weights_are_those_of_the_run(told: str, known: set[str], fails: bool) -> None:
+    judgement = judged("qwen3", "It is.<|im_end|>", weight_version=told, weights=frozenset(known))
+    assert failures(judgement) == ({"contract": "weights_changed"} if fails else {})
+    assert judgement.rejected is fails
+
+
 def unlike(n: int, seed: int = 0) -> list[int]:
     return np.random.default_rng(seed).integers(1000, 150_000, n).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+def needed(period: int) -> int:
+    if 1 < period <= SHORT_PERIOD:
+        return max(SHORT_ROUNDS * period, SHORT_AT_LEAST)
+    return max(2 * period, REPEATED_AT_LEAST)
+
+
+@settings(max_examples=120, deadline=None)
 @given(
-    period=st.integers(1, MAX_PERIOD),
+    period=st.one_of(st.integers(1, 40), st.integers(1, MAX_PERIOD)),
     extra=st.integers(0, 300),
     before=st.integers(0, 700),
     after=st.integers(0, 700),
     seed=st.integers(0, 99),
 )
 def test_every_loop_is_found_wherever_it_lies(period, extra, before, after, seed) -> None:
-    repeated = max(2 * period, REPEATED_AT_LEAST) + extra
+    repeated = needed(period) + extra
     block = unlike(period, seed)
     loop = (block * (repeated // period + 2))[: period + repeated]
     ids = np.array([*unlike(before, seed + 1), *loop, *unlike(after, seed + 2)], dtype=np.int64)
-    found = find_loop(ids)
+    found = find_loop(ids, short=period > 1)
     assert found is not None
     assert found[0] == period
     assert found[2] >= repeated
@@ -58,11 +89,11 @@ def test_every_loop_is_found_wherever_it_lies(period, extra, before, after, seed
 @settings(max_examples=60, deadline=None)
 @given(period=st.integers(1, 500), seed=st.integers(0, 99))
 def test_a_shorter_repetition_is_no_loop(period, seed) -> None:
-    repeated = max(2 * period, REPEATED_AT_LEAST) - 1
+    repeated = needed(period) - 1
     block = unlike(period, seed)
     loop = (block * (repeated // period + 2))[: period + repeated]
     ids = np.array([*unlike(300, seed + 1), *loop, *unlike(300, seed + 2)], dtype=np.int64)
-    assert find_loop(ids) is None
+    assert find_loop(ids, short=period > 1) is None
 
 
 def test_ordinary_ids_have_no_loop_and_runs_are_measured() -> None:
@@ -145,6 +176,11 @@ def test_equal_outputs_of_different_prompts() -> None:
     assert reasons == {("same_output", 3)}
     assert found[0].share == 3 / 8
     assert found[0].examples == ["B4-0-0", "B4-1-0", "B4-2-0"]
+
+
+def test_judgements_without_a_hash_are_not_taken_for_equal() -> None:
+    old = [msgspec.structs.replace(one, output_hash="") for one in judgements(5)]
+    assert conclude(old)[0] == set()
 
 
 def test_short_equal_outputs_are_no_duplicates() -> None:
