@@ -22,6 +22,7 @@ from runner.ledger import prompt_tag, selection_hash
 from runner.prompts.exclusion import Exclusion
 from runner.prompts.parts import PromptPart
 from runner.prompts.shape import Conversation, RowFault
+from runner.prompts.source import each
 
 MAX_U64 = 2**64 - 1
 
@@ -131,7 +132,7 @@ class Gathered:
             return
         adaptation = part.adaptation
         found = source.read(selection.rows, adaptation.read_columns)
-        for (row, value), place in zip(found, selection.places.tolist(), strict=True):
+        for (row, value), place in zip(found, each(selection.places), strict=True):
             row_id = row_name(part.name, source.name, row)
             try:
                 for asked in adaptation.prompts(value):
@@ -163,7 +164,7 @@ class Gathered:
         self._file.flush()
         order = np.argsort(np.asarray(self._places), kind="stable")
         repeated = self._duplicates(order, np.asarray(known_tags, dtype=np.uint64))
-        for index, duplicate in zip(order.tolist(), repeated.tolist(), strict=True):
+        for index, duplicate in zip(each(order), each(repeated), strict=True):
             self._file.seek(self._offsets[index])
             spooled = self._decoder.decode(self._file.readline())
             name = self._names[self._part_of[index]]

@@ -109,7 +109,7 @@ class RunModel:
         return {
             "template": self.profile.template_sha256,
             "tokenizer": self.profile.tokenizer_sha256,
-            "weights": self._files.fingerprint,
+            "weights": self._files.weights,
             **({"date": self.profile.date} if self.profile.date else {}),
         }
 

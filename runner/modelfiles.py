@@ -1,8 +1,9 @@
 """Where a model's files are, and what they are: a folder by path, or a hub id at a revision.
 
 A local folder is known by its content (config, tokenizer, template, weight index), never by its
-path, so that moving it changes no run's identity. Weights themselves are known by name, size and
-the index: reading 600 GB to start a run would cost more than it proves.
+path, so that moving it changes no run's identity. Its weights belong to a run's world: they are
+known by size and by blocks read all over each file, since a checkpoint that was trained on differs
+nearly everywhere, and reading 600 GB to start a run would cost more than it proves.
 """
 
 import hashlib
@@ -19,6 +20,9 @@ from runner.records import Record
 ASSETS = Path(__file__).resolve().parent / "assets"
 _SMALL_SUFFIXES = (".json", ".jinja", ".model", ".tiktoken", ".txt", ".py")
 _WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin")
+BLOCK_BYTES = 1 << 16
+BLOCKS = 16
+"""Read of each file of weights, evenly spaced, its first and its last among them: 1 MiB."""
 
 
 class ModelFiles(Record, frozen=True, kw_only=True):
@@ -35,6 +39,11 @@ class ModelFiles(Record, frozen=True, kw_only=True):
     def source(self) -> str:
         """What transformers and SGLang are given: the folder, or the hub id."""
         return str(self.folder) if self.folder is not None else self.id
+
+    @property
+    def weights(self) -> str:
+        """SHA-256 over sizes and blocks of the weights; "" for a hub model. Reads the files."""
+        return "" if self.folder is None else weights_digest(self.folder)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -126,6 +135,20 @@ def fingerprint(folder: Path) -> str:
             digest.update(f"{path.name}\0{content}\n".encode())
         elif path.suffix in _WEIGHT_SUFFIXES and path.is_file():
             digest.update(f"{path.name}\0{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 over name, size and `BLOCKS` blocks of each file of weights; small files whole."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.iterdir() if p.suffix in _WEIGHT_SUFFIXES and p.is_file()):
+        size = path.stat().st_size
+        digest.update(f"{path.name}\0{size}\n".encode())
+        last = max(0, size - BLOCK_BYTES)
+        with path.open("rb") as file:
+            for offset in sorted({last * block // (BLOCKS - 1) for block in range(BLOCKS)}):
+                file.seek(offset)
+                digest.update(file.read(BLOCK_BYTES))
     return digest.hexdigest()
 
 

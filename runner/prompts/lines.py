@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from runner.errors import ConfigError
 from runner.prompts.shape import RowFault
-from runner.prompts.source import RowNumbers, pick
+from runner.prompts.source import RowNumbers, each, pick
 
 CODECS = {".zst": "zstd", ".zstd": "zstd", ".gz": "gzip"}
 _CHUNK_BYTES = 1 << 20
@@ -58,7 +58,7 @@ class JsonlSource:
         self, rows: RowNumbers, columns: Sequence[str] | None = None
     ) -> Iterator[tuple[int, Any]]:
         with self.path.open("rb") as file:
-            for row in rows.tolist():
+            for row in each(rows):
                 file.seek(self._offsets[row])
                 line = file.readline()
                 yield row, parse_line(line, row, self._offsets[row], self.path.name)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 RowNumbers = npt.NDArray[np.int64]
 """Row numbers, rising, without repeats; shape (rows,)."""
+_EACH = 4096
 
 
 class PromptSource(Protocol):
@@ -40,7 +41,7 @@ class PromptSource(Protocol):
 
 def pick(stream: Iterable[Any], rows: RowNumbers) -> Iterator[tuple[int, Any]]:
     """The wanted rows of a stream of all rows; stops reading after the last one."""
-    wanted = iter(rows.tolist())
+    wanted = each(rows)
     next_row = next(wanted, None)
     if next_row is None:
         return
@@ -56,3 +57,10 @@ def first_rows(source: PromptSource, count: int) -> list[Any]:
     """The first rows, to look at."""
     rows = np.arange(min(count, len(source)), dtype=np.int64)
     return [value for _, value in source.read(rows)]
+
+
+def each(values: npt.NDArray[Any]) -> Iterator[Any]:
+    """The values as Python's own numbers, some thousands at a time: a list of all would take 32
+    bytes and more for each."""
+    for begin in range(0, len(values), _EACH):
+        yield from values[begin : begin + _EACH].tolist()
