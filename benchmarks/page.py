@@ -35,7 +35,7 @@ SECTIONS = (
     Section(
         "utilisation",
         "Keeping a server full",
-        ("--prompts", "4000", "--slots", "32"),
+        ("--prompts", "4000", "--slots", "32", "--scale", "1"),
         "Makespan on a simulated server that batches continuously, beside what people write "
         "instead. To reach: at most 1.05 of the bare aiohttp loop with one category, below 1 where "
         "expected lengths tell the long ones. `of bound` is the share of what list scheduling in "
@@ -51,7 +51,7 @@ SECTIONS = (
     Section(
         "auto_sockets",
         "The same over real sockets",
-        ("--machines", "a cache for about 35", "32 slots, then 96"),
+        ("--machines", "32 slots", "a cache for about 35"),
         "The whole runner over a simulated server on loopback. To reach: at most 1.10 of the best "
         "fixed number.",
     ),
