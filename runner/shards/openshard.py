@@ -63,14 +63,14 @@ class OpenShard:
         return len(self._frames)
 
     def append(self, data: bytes, rows: Index) -> None:
-        """Write one frame and make it durable. On failure the file is cut back to `end`."""
+        """Write one frame, the one after `frames`, and make it durable. On failure the file is cut
+        back to `end`."""
         self._write_durably(data)
         self.note(data, rows)
 
     def note(self, data: bytes, rows: Index) -> None:
         """Take account of a frame that is in the file."""
         frame = measure_bytes(data)._replace(offset=self.end)
-        rows["frame"], rows["shard"] = len(self._frames), self.number
         self._frames.append(frame)
         self._rows.append(rows)
         self._sha256.update(data)

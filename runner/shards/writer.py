@@ -210,8 +210,8 @@ class ShardWriter:
         if self._shard is None:
             self._shard = OpenShard(self.directory, self._next_number, sync=self._fsync)
             self._next_number += 1
-        rows = make_rows(lines, [item.key for item in batch], shard=0, frame=0)
-        self._shard.append(data, rows)
+        keys, shard = [item.key for item in batch], self._shard
+        shard.append(data, make_rows(lines, keys, shard=shard.number, frame=shard.frames))
         if self._on_durable is not None:
             self._on_durable([item.receipt for item in batch])
         with self._progress:

@@ -42,7 +42,8 @@ def leave_open(
     shard = OpenShard(directory, number, sync=False)
     compressor = new_compressor(3)
     for lines in frames:
-        rows = make_rows(lines, [key_of(one, keying) for one in lines], shard=0, frame=0)
+        keys = [key_of(one, keying) for one in lines]
+        rows = make_rows(lines, keys, shard=number, frame=shard.frames)
         shard.append(compressor.compress(b"\n".join([*lines, b""])), rows)
     return shard
 
