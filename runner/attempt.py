@@ -152,14 +152,19 @@ class Attempt:
             try:
                 with closing(self._open_model()) as model:
                     code = await self._stages(model, tracker)
+            except Enough as enough:
+                # Tracking has no word for "as much as was asked for": it is no interruption.
+                self._leave(tracker, RunStatus.DONE, **self.standing.outcome_of(enough))
+                raise
             except RunnerError as error:
                 self._leave(tracker, **self.standing.outcome_of(error))
                 raise
             self._leave(tracker, **outcome_of_gates(code))
             return code
 
-    def _leave(self, tracker: Tracker, **outcome: Any) -> None:
-        """The end, as run.json, the report and tracking tell it."""
+    def _leave(self, tracker: Tracker, told: RunStatus | None = None, **outcome: Any) -> None:
+        """The end, as run.json and the report tell it, and tracking too unless it is `told`
+        another."""
         if self._flow.meter.began is not None:
             outcome["performance"] = self._performance()
         self.standing.save(**outcome)
@@ -173,7 +178,7 @@ class Attempt:
             decoder=self._decoder,
             say=self.display.say,
         )
-        tracker.finish(self.standing.state.status)
+        tracker.finish(told or self.standing.state.status)
 
     def _performance(self) -> dict[str, Any]:
         """How fast this attempt was, also kept in its folder."""

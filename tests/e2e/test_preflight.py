@@ -70,5 +70,9 @@ def test_prepare_only_plans_and_starts_nothing(outputs: Outputs, tmp_path: Path)
     assert "Prepared" in ended.text
     assert "prompt tokens" in ended.text
     assert "the report was not made" not in ended.text
-    counts = outputs.state().counts
-    assert (counts.planned, counts.pending) == (5, 5)
+    state = outputs.state()
+    assert (state.counts.planned, state.counts.pending) == (5, 5)
+    assert state.status == "interrupted"
+    (run,) = outputs.runs
+    last = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["event"], last["status"]) == ("status", "done")  # nothing went wrong
