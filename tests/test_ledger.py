@@ -231,7 +231,7 @@ def test_the_fold_is_that_of_one_judgement_after_another(kit: Kit) -> None:
     )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(
     details=st.lists(
         st.text(max_size=30)
@@ -285,7 +285,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, seed=st.integers(0, 2**32))
 def test_any_history_balances_and_makes_nothing_twice(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], seed: int

@@ -40,7 +40,7 @@ def test_another_file_of_weights_counts(tmp_path: Path, name: str) -> None:
     assert weights_digest(folder) != before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     data=st.data(), size=st.sampled_from([1, BLOCK_BYTES, BLOCK_BYTES + 1, BLOCKS * BLOCK_BYTES])
 )

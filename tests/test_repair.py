@@ -42,7 +42,7 @@ def test_a_whole_run_is_left_as_it_is(kit: Kit) -> None:
     assert {path: path.read_bytes() for path in kit.run.path.rglob("*.zst")} == before
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(at=st.integers(0, 10**6), bit=st.sampled_from([1, 16, 128]), more=st.booleans())
 def test_any_flipped_bit_costs_some_samples_and_never_a_wrong_one(
     tmp_path_factory: pytest.TempPathFactory, at: int, bit: int, more: bool

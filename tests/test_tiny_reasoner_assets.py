@@ -144,7 +144,7 @@ def test_tokenizer_is_fast(tokenizer: Any) -> None:
     assert tokenizer.is_fast
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(max_size=60))
 def test_any_text_round_trips(tokenizer: Any, text: str) -> None:
     ids = tokenizer.encode(text, add_special_tokens=False)

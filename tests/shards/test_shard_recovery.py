@@ -124,7 +124,7 @@ def test_a_tail_of_junk_is_cut(tmp_path, whole, tail):
     assert verify(tmp_path).ok
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tail=st.binary(min_size=1, max_size=400), cut=st.integers(0, 200))
 def test_any_tail_is_cut(tmp_path_factory, whole, tail, cut):
     directory = tmp_path_factory.mktemp("tail")

@@ -19,9 +19,7 @@ def free_keying(one):
     return one.hex(), len(one)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.binary(max_size=80).map(lambda one: one.replace(b"\n", b"")), max_size=40),
     frame_bytes=st.integers(1, 400),

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.records import RunStatus
@@ -34,13 +34,11 @@ EVENTS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_every_event_comes_back(event: events.Event) -> None:
     assert decode(encode(event)) == event
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_a_line_is_one_line_of_plain_json(event: events.Event) -> None:
     line = encode(event)
@@ -48,7 +46,6 @@ def test_a_line_is_one_line_of_plain_json(event: events.Event) -> None:
     assert {"event", "at"} <= json.loads(line, parse_constant=pytest.fail).keys()
 
 
-@settings(deadline=None)
 @given(EVENTS, st.data())
 def test_a_torn_line_is_never_an_event(event: events.Event, data: st.DataObject) -> None:
     line = encode(event)
@@ -60,7 +57,6 @@ def test_a_line_of_another_kind_is_not_an_event(line: bytes) -> None:
     assert decode(line) is None
 
 
-@settings(deadline=None)
 @given(st.floats())
 def test_a_number_survives_json(value: float) -> None:
     back = float(json.loads(json.dumps(number(value), allow_nan=False)))

@@ -43,7 +43,7 @@ def test_no_file_has_no_lines(tmp_path: Path) -> None:
     assert list(read_from(tmp_path / "none")) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cut=st.integers(1, len(encode(point(1)))))
 def test_a_torn_tail_is_mended(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("torn") / journal.FILE_NAME

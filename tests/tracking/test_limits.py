@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.tracking import limits
@@ -28,7 +28,6 @@ def _mlflow_is_imported() -> None:
     mlflow()  # quietly, and not within a test's own time
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_mlflow_itself_takes_every_cleaned_name(key: str) -> None:
     from mlflow.utils.validation import _validate_metric_name, _validate_tag_name
@@ -37,7 +36,6 @@ def test_mlflow_itself_takes_every_cleaned_name(key: str) -> None:
     _validate_tag_name(limits.name(key))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_cleaning_a_clean_name_changes_nothing(key: str) -> None:
     assert limits.name(limits.name(key)) == limits.name(key)
@@ -56,7 +54,6 @@ def test_a_long_value_is_cut_and_shows_it() -> None:
     assert re.search(r"x \.\.\. \[cut\]$", text)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=30))
 def test_pieces_hold_everything_once(pairs: dict[str, str]) -> None:
     pieces = list(limits.chunks(pairs))

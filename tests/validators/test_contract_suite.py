@@ -45,7 +45,7 @@ def samples(draw, families=tuple(FAMILIES)):
     return family, sample, draw(st.sampled_from([prompt, None]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(samples())
 def test_any_ids_give_a_declared_verdict_and_change_nothing(case) -> None:
     family, sample, prompt = case
@@ -71,7 +71,7 @@ def check_verdict(name: str, verdict: JudgedVerdict) -> None:
     assert len(verdict.detail) <= 400
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(samples(("kimi_k25",)))
 def test_a_judgement_is_one_line_of_json_that_reads_back(case) -> None:
     family, sample, prompt = case

@@ -67,7 +67,7 @@ def needed(period: int) -> int:
     return max(2 * period, REPEATED_AT_LEAST)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     period=st.one_of(st.integers(1, 40), st.integers(1, MAX_PERIOD)),
     extra=st.integers(0, 300),
@@ -86,7 +86,7 @@ def test_every_loop_is_found_wherever_it_lies(period, extra, before, after, seed
     assert found[2] >= repeated
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(period=st.integers(1, 500), seed=st.integers(0, 99))
 def test_a_shorter_repetition_is_no_loop(period, seed) -> None:
     repeated = needed(period) - 1
