@@ -1,6 +1,7 @@
 """Finished samples, joined with their verdicts by a policy, as what trainers read.
 
     runs -> survey (verdicts, plan, index: one row of numbers a sample) -> lay out (files, order)
+         -> deal out (shuffled: lines to heaps on disk, one for each file)
          -> parts, each written whole -> left_out.jsonl, manifest.json
 
 Nothing but run directories is read. The same runs and the same policy give the same bytes; a killed

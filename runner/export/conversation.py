@@ -17,8 +17,9 @@ from runner.records import Prompt, TokenProfile
 from runner.segments import Kind, segments_of
 
 CallReader = Callable[..., Any]
-"""(ids, positions of special ids, segments, profile, decode) -> an object with `calls` (each with
-name, arguments, typed, index, fault), `broken` and `open`; None for an output without calls."""
+"""(ids, positions of special ids, segments, profile, decode, offered=, cut=) -> an object with
+`calls` (each with name, arguments, typed, index, fault), `broken` and `open`; None for an output
+without calls. `offered`: the prompt has tools; `cut`: the output ends before the model's stop."""
 
 
 class Answer(NamedTuple):
@@ -74,10 +75,26 @@ def answer_of(item: Item, prompt: Prompt, read_calls: CallReader) -> Answer:
     segments = segments_of(ids, profile, source.mode(item.metadata.mode), specials)
     texts = {
         kind: "".join(decode(ids[start:end]) for k, start, end in segments if k is kind)
-        for kind in (Kind.ANSWER, Kind.REASONING)
+        for kind in (Kind.ANSWER, Kind.REASONING, Kind.TOOL_CALL)
     }
-    calls, fault = _calls(read_calls(ids, specials, segments, profile, decode), prompt)
-    return Answer(texts[Kind.ANSWER], texts[Kind.REASONING], calls, fault)
+    cut = item.metadata.finish_reason == "length"
+    found = read_calls(
+        ids, specials, segments, profile, decode, offered=bool(prompt.tools), cut=cut
+    )
+    calls, fault = _calls(found, prompt)
+    said = texts[Kind.ANSWER]
+    if calls and profile.channels is None:
+        said = _without_calls(said, texts[Kind.TOOL_CALL], profile)
+    return Answer(said, texts[Kind.REASONING], calls, fault)
+
+
+def _without_calls(said: str, inside: str, profile: TokenProfile) -> str:
+    """What an output with calls says beside them. Llama writes them as the answer, without a
+    marker; the tags of DSML open with a "<" that is text before the marker."""
+    if not inside:
+        return ""
+    dsml = profile.tools is not None and profile.tools.grammar == "dsml"
+    return said.removesuffix("<") if dsml else said
 
 
 def _calls(found: Any, prompt: Prompt) -> tuple[list[dict[str, Any]], str]:

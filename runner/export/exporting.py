@@ -10,6 +10,7 @@ import msgspec
 
 import runner
 from runner.errors import ConfigError, MachineError
+from runner.export.dealing import Dealer
 from runner.export.folder import ExportFolder, State
 from runner.export.formats import Finished, Format, Options, PartFile
 from runner.export.item import Reader
@@ -117,8 +118,9 @@ def _write_parts(job: _Job, say: Say) -> list[PartState]:
     if not form.ordered:
         policy = msgspec.structs.replace(policy, shuffle=False)
     parts = lay_out(job.found.rows, policy, bytes_per_token=form.bytes_per_token)
-    reader = Reader(job.sources, job.found)
-    return write_parts(job.folder, parts, reader, form, digest=job.digest, say=say)
+    dealer = Dealer(job.sources, job.found.rows, job.folder.dealt)
+    reader = Reader(job.sources, job.found, dealer)
+    return write_parts(job.folder, parts, reader, form, digest=job.digest, dealer=dealer, say=say)
 
 
 def _conclude(job: _Job, states: list[PartState]) -> Manifest:

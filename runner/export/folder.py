@@ -3,7 +3,8 @@
     SPLIT/part-00000.jsonl ...   what trainers read: give them SPLIT/, or a file of it
     left_out.jsonl               the samples that are not there, with their reasons
     manifest.json                written last: it exists when the export is whole
-    .export/                     while it is being written: state.json and unfinished files
+    .export/                     while it is being written: state.json, unfinished files, and dealt/
+                                 with the lines of shuffled files
 
 A part is written under .export/, synced, renamed and then named in state.json, so that a killed
 export goes on behind its last whole part.
@@ -40,6 +41,7 @@ class ExportFolder:
         self.manifest = path / "manifest.json"
         self.left_out = path / "left_out.jsonl"
         self.work = path / ".export"
+        self.dealt = self.work / "dealt"
         self._state = self.work / "state.json"
 
     def read_state(self) -> State | None:

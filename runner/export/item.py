@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from runner.errors import DamagedShard
+from runner.export.dealing import Dealer
 from runner.export.layout import Part
-from runner.export.rows import Survey
+from runner.export.rows import Survey, numbers_of
 from runner.export.sources import Source
 from runner.records import Finish, Prompt, Record
 
 
-class Line(msgspec.Struct, rename={"try_": "try"}):
+class Line(msgspec.Struct, gc=False, rename={"try_": "try"}):
     """What export reads of a sample's line; the keys of `runner.records.Sample`."""
 
     sample_id: str
@@ -149,46 +150,35 @@ def first_ids(text: bytes, count: int) -> bytes:
 
 
 class Reader:
-    """Items of a part, in the order of writing. Holds one frame, or one shuffled part's lines."""
+    """Items of a part, in the order of writing."""
 
-    def __init__(self, sources: list[Source], survey: Survey) -> None:
+    def __init__(self, sources: list[Source], survey: Survey, dealer: Dealer) -> None:
         self._sources = sources
-        self._rows = survey.rows
+        self._rows = survey.rows[["run", "flags", "output_tokens", "prompt"]]
         self._flags = survey.names.flags.values()
-        self._decoder = msgspec.json.Decoder(Line)
+        self._dealer = dealer
 
     def items(self, part: Part) -> Iterator[Item]:
-        """Read the part's samples. Raises DamagedShard."""
-        if part.in_order:
-            for row in part.reading.tolist():
-                yield self._item(row, self._read(row))
-            return
-        lines = [self._read(row) for row in part.reading.tolist()]
-        for place in part.writing.tolist():
-            yield self._item(int(part.reading[place]), lines[place])
-
-    def _read(self, row: int) -> bytes:
-        source = self._sources[int(self._rows["run"][row])]
-        return source.samples.at(int(self._rows["position"][row]))
-
-    def _item(self, row: int, text: bytes) -> Item:
-        numbers = self._rows[row]
-        source = self._sources[int(numbers["run"])]
-        try:
-            line = self._decoder.decode(text)
-        except msgspec.DecodeError as error:
-            raise DamagedShard(
-                "A line of a shard is not a sample.",
-                where=str(source.given.run.samples),
-                found=str(error),
-                next_step="python -m runner.runs verify tells more",
-            ) from error
+        """Read the part's samples. Raises DamagedShard, OSError."""
+        decode = msgspec.json.Decoder(Line).decode
         several = len(self._sources) > 1
-        return Item(
-            line,
-            source=source,
-            id=f"{source.given.name}/{line.sample_id}" if several else line.sample_id,
-            flags=self._flags[int(numbers["flags"])],
-            output_tokens=int(numbers["output_tokens"]),
-            prompt_ordinal=int(numbers["prompt"]),
-        )
+        lines, numbers = self._dealer.lines(part), numbers_of(self._rows, part.rows)
+        for text, (run, flags, tokens, prompt) in zip(lines, numbers, strict=True):
+            source = self._sources[run]
+            try:
+                line = decode(text)
+            except msgspec.DecodeError as error:
+                raise DamagedShard(
+                    "A line of a shard is not a sample.",
+                    where=str(source.given.run.samples),
+                    found=str(error),
+                    next_step="python -m runner.runs verify tells more",
+                ) from error
+            yield Item(
+                line,
+                source=source,
+                id=f"{source.given.name}/{line.sample_id}" if several else line.sample_id,
+                flags=self._flags[flags],
+                output_tokens=tokens,
+                prompt_ordinal=prompt,
+            )

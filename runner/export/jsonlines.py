@@ -37,8 +37,7 @@ class LineWriter:
         line = self._encode(item)
         if isinstance(line, str):
             return line
-        self._file.write(line)
-        self._file.write(b"\n")
+        self._file.write(line + b"\n")
         return ""
 
     def notes(self) -> dict[str, int]:

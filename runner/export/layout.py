@@ -1,9 +1,8 @@
 """Which samples go into which file, and in which order. Pure, on rows.
 
-Without a shuffle that is the order of writing. With one, whole frames of a shard (about twenty
-samples) are dealt to files in a seeded order, since a frame is the least that can be read; within a
-file the order is uniform. So nothing is read twice, no copy is sorted on disk, and memory is
-bounded by one file's lines.
+Without a shuffle that is the order of writing. With one, a sample's place is its hash: the order of
+a split is uniform from its first file to its last, and any file of it is a fair sample. How lines
+come into that order without being held all at once: `dealing`.
 """
 
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from runner.export.mixing import U64, mix, shares
+from runner.export.mixing import mix, shares
 from runner.export.policy import Policy
 from runner.export.rows import Rows
 
@@ -24,18 +23,16 @@ Positions = npt.NDArray[np.int64]
 
 
 class Part(NamedTuple):
-    """One file to write: `reading` are positions in the rows, in the order in which they are read;
-    `writing` are positions in `reading`, in the order in which they are written."""
+    """One file to write: positions in the rows, in the order in which they are written."""
 
     split: str
     number: int
-    reading: Positions
-    writing: Positions
+    rows: Positions
 
     @property
     def in_order(self) -> bool:
         """Whether what is read can be written at once."""
-        return bool((np.diff(self.writing) == 1).all())
+        return bool((np.diff(self.rows) > 0).all())
 
 
 def lay_out(rows: Rows, policy: Policy, *, bytes_per_token: float) -> list[Part]:
@@ -47,10 +44,10 @@ def lay_out(rows: Rows, policy: Policy, *, bytes_per_token: float) -> list[Part]
     for number, name in enumerate(names):
         chosen = exported[splits == number]
         if policy.shuffle:
-            chosen = chosen[_frames_shuffled(rows[chosen], policy.seed)]
-        sizes = _sizes(rows[chosen], policy, bytes_per_token)
-        for part, reading in enumerate(_cut(chosen, sizes, policy.part_bytes)):
-            parts.append(Part(name, part, reading, _writing(rows[reading], policy)))
+            chosen = chosen[_shuffled(rows[["key", "run"]][chosen], policy.seed)]
+        sizes = _sizes(rows[["tokens", "line_bytes"]][chosen], policy, bytes_per_token)
+        cut = _cut(chosen, sizes, policy.part_bytes)
+        parts += (Part(name, part, piece) for part, piece in enumerate(cut))
     return parts
 
 
@@ -71,22 +68,9 @@ def _cut(chosen: Positions, sizes: Positions, part_bytes: int) -> list[Positions
     return np.split(chosen, np.flatnonzero(np.diff(piece)) + 1)
 
 
-def _frames_shuffled(rows: Rows, seed: int) -> Positions:
-    """An order in which frames come by hash, and the lines of a frame as they stand in it."""
-    order: Positions = np.lexsort((rows["position"], rows["run"], mix(_frame_ids(rows), seed)))
-    return order
-
-
-def _frame_ids(rows: Rows) -> U64:
-    run, shard = rows["run"].astype(np.uint64), rows["shard"].astype(np.uint64)
-    ids: U64 = (run << np.uint64(48)) + (shard << np.uint64(28)) + rows["frame"].astype(np.uint64)
-    return ids
-
-
-def _writing(rows: Rows, policy: Policy) -> Positions:
-    if not policy.shuffle:
-        return np.arange(len(rows))
-    order: Positions = np.lexsort(
-        (rows["position"], rows["run"], mix(rows["key"], policy.seed + 1))
-    )
+def _shuffled(rows: Rows, seed: int) -> Positions:
+    """An order by hash. Runs may hold the same ids, so the run is hashed too: else all samples of
+    one id would stand side by side."""
+    hashes = mix(mix(rows["key"], seed) + rows["run"].astype(np.uint64), seed)
+    order: Positions = np.argsort(hashes, kind="stable")
     return order

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
-from runner.export.rows import Survey
+from runner.export.dealing import lines_of
+from runner.export.rows import Survey, numbers_of
 from runner.export.sources import Source
 from runner.records import Record
 
@@ -34,13 +36,14 @@ def left_out_by_policy(sources: list[Source], survey: Survey) -> Iterator[LeftOu
     """The samples that the policy leaves out, in the order of writing. Raises DamagedShard."""
     reasons = survey.names.left_out.values()
     decoder = msgspec.json.Decoder(_Head)
-    for row in survey.rows[survey.rows["left_out"] > 0]:
-        source = sources[int(row["run"])]
-        head = decoder.decode(source.samples.at(int(row["position"])))
-        why = reasons[int(row["left_out"])]
+    left_out = np.flatnonzero(survey.rows["left_out"])
+    numbers = numbers_of(survey.rows[["run", "left_out"]], left_out)
+    lines = lines_of(sources, survey.rows, left_out)
+    for line, (run, reason) in zip(lines, numbers, strict=True):
+        head, why = decoder.decode(line), reasons[reason]
         yield LeftOutLine(
             sample_id=head.sample_id,
-            run=source.given.name,
+            run=sources[run].given.name,
             category=head.category,
             reason=why.reason,
             detail=why.detail,

@@ -7,18 +7,19 @@ change that, and `keep` is the stronger of the two.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from runner.errors import ConfigError
-from runner.records import Finish, JudgedVerdict, Judgement, Outcome, Record, Severity
+from runner.records import Finish, JudgedVerdict, Outcome, Record, Severity
 
 BROKEN = "error"
 """The severity under which a validator that broke is named."""
 SEVERITIES = (*(severity.value for severity in Severity), BROKEN)
 SHOWN = (Severity.REJECT.value, Severity.FLAG.value, BROKEN)
 """Severities of findings that an exported sample carries as flags."""
+_FAILED = (Outcome.FAIL, Outcome.ERROR)
 
 
 class Policy(Record, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class Finding(NamedTuple):
 def findings_of(verdicts: Mapping[str, JudgedVerdict]) -> Iterator[Finding]:
     """The failed checks of one sample, in the order of the validators."""
     for validator, verdict in verdicts.items():
-        if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
+        if verdict.outcome in _FAILED:
             yield Finding(validator, verdict.reason, verdict.severity or BROKEN)
 
 
@@ -81,10 +82,38 @@ def flags_of(findings: Iterable[Finding]) -> str:
     return " ".join(finding.name for finding in findings if finding.severity in SHOWN)
 
 
-def decide(judgement: Judgement, findings: list[Finding], policy: Policy) -> LeftOut | None:
-    """Why the sample is left out, None for one that is exported. The first that applies counts."""
-    if policy.categories and judgement.category not in policy.categories:
-        return LeftOut("category", judgement.category)
+class Judged(Protocol):
+    """A judgement beside its verdicts."""
+
+    @property
+    def category(self) -> str: ...
+
+    @property
+    def finish(self) -> Finish: ...
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int: ...
+
+
+class Opinion(NamedTuple):
+    """What the policy makes of the verdicts on a sample: why they leave it out, by a finding or by
+    a low score, and the flags that it carries."""
+
+    finding: LeftOut | None
+    low_score: LeftOut | None
+    flags: str
+
+
+def opinion_of(verdicts: Mapping[str, JudgedVerdict], policy: Policy) -> Opinion:
+    """The same for all samples with the same verdicts."""
+    findings = list(findings_of(verdicts))
+    return Opinion(_bad_finding(findings, policy), _low_score(verdicts, policy), flags_of(findings))
+
+
+def _bad_finding(findings: Iterable[Finding], policy: Policy) -> LeftOut | None:
     for finding in findings:
         if finding.is_named(policy.keep):
             continue
@@ -92,21 +121,34 @@ def decide(judgement: Judgement, findings: list[Finding], policy: Policy) -> Lef
             return LeftOut("rejected", finding.name)
         if finding.is_named(policy.drop):
             return LeftOut("dropped", finding.name)
-    if policy.finish not in (None, judgement.finish):
-        return LeftOut("finish", judgement.finish)
+    return None
+
+
+def _low_score(verdicts: Mapping[str, JudgedVerdict], policy: Policy) -> LeftOut | None:
     for validator, least in policy.min_scores.items():
-        verdict = judgement.verdicts.get(validator)
+        verdict = verdicts.get(validator)
         if verdict is not None and verdict.score is not None and verdict.score < least:
             return LeftOut("low_score", validator)
-    return _length_fault(judgement, policy)
+    return None
 
 
-def _length_fault(judgement: Judgement, policy: Policy) -> LeftOut | None:
-    kept = kept_output(judgement.prompt_tokens, judgement.output_tokens, policy)
-    if kept < judgement.output_tokens and policy.over_length == "drop":
+def decide(judged: Judged, opinion: Opinion, policy: Policy) -> LeftOut | None:
+    """Why the sample is left out, None for one that is exported. The first that applies counts."""
+    if policy.categories and judged.category not in policy.categories:
+        return LeftOut("category", judged.category)
+    if opinion.finding is not None:
+        return opinion.finding
+    if policy.finish not in (None, judged.finish):
+        return LeftOut("finish", judged.finish)
+    return opinion.low_score or _length_fault(judged, policy)
+
+
+def _length_fault(judged: Judged, policy: Policy) -> LeftOut | None:
+    kept = kept_output(judged.prompt_tokens, judged.output_tokens, policy)
+    if kept < judged.output_tokens and policy.over_length == "drop":
         return LeftOut("too_long", f"over {policy.max_length} tokens")
     if kept < policy.min_output:
-        why = "when cut" if kept < judgement.output_tokens else "as generated"
+        why = "when cut" if kept < judged.output_tokens else "as generated"
         return LeftOut("too_short", f"under {policy.min_output} output tokens {why}")
     return None
 

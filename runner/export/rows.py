@@ -2,11 +2,13 @@
 
 The samples themselves are not read: verdicts tell the lengths and the findings, the plan where the
 prompt is, the shard index where the line is. A join is by two hashes, of the sample's id and of its
-prompt, in streams; about 150 bytes a sample are held, whatever its length.
+prompt, in streams; some 250 bytes a sample are held at most, whatever its length.
 """
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runner.export.mixing import mix
-from runner.export.policy import LeftOut, Policy, decide, findings_of, flags_of, kept_output
+from runner.export.policy import LeftOut, Policy, decide, kept_output, opinion_of
 from runner.export.sources import Source
 from runner.keying import (
     Hashes,
@@ -25,7 +27,7 @@ from runner.keying import (
     sample_keying,
     try_pairs,
 )
-from runner.records import Judgement, PlannedSample
+from runner.records import Finish, JudgedVerdict, PlannedSample
 from runner.selection import read_request
 from runner.shards import ShardReader
 
@@ -34,8 +36,6 @@ ROW = np.dtype(
         ("key", "<u8"),
         ("prompt_key", "<u8"),
         ("position", "<u4"),
-        ("shard", "<u4"),
-        ("frame", "<u4"),
         ("line_bytes", "<u4"),
         ("prompt", "<i4"),
         ("tokens", "<u4"),
@@ -57,6 +57,9 @@ UNJUDGED = LeftOut("unjudged", "no verdict of this set")
 UNPLANNED = LeftOut("unplanned", "the plan was made smaller")
 BALANCE = LeftOut("balance", "more than the category may give")
 _EXPORTED = LeftOut("")
+_AT_ONCE = 10_000
+_KNOWN_VERDICTS = 4096
+"""Texts of verdicts that are remembered with what the policy says of them; a kilobyte each."""
 
 
 class Numbering:
@@ -103,14 +106,11 @@ def _rows_of(source: Source, policy: Policy, names: Names) -> Rows:
     current = np.flatnonzero(source.current)
     lines = index[current]
     rows = np.zeros(len(current), dtype=ROW)
-    for name in ("key", "shard", "frame"):
-        rows[name] = lines[name]
-    rows["prompt_key"], rows["line_bytes"] = prompt_bits(lines), lines["length"]
+    rows["key"], rows["line_bytes"] = lines["key"], lines["length"]
+    rows["prompt_key"] = prompt_bits(lines)
     rows["position"], rows["run"] = current, source.ordinal
     rows["left_out"], rows["prompt"] = names.left_out.number(UNJUDGED), -1
-    at = find(try_pairs(source.verdicts.index()), try_pairs(lines))
-    for row, judgement in _records(source.verdicts, at, Judgement):
-        _take_judgement(rows[row], judgement, policy, names)
+    _take_judgements(rows, try_pairs(lines), source, policy, names)
     _take_plan(rows, prompt_pairs(lines), source, policy, names)
     return rows
 
@@ -126,14 +126,57 @@ def _records(
             yield row, decoder.decode(line)
 
 
-def _take_judgement(row: Any, judgement: Judgement, policy: Policy, names: Names) -> None:
-    findings = list(findings_of(judgement.verdicts))
-    left_out = decide(judgement, findings, policy)
-    kept = kept_output(judgement.prompt_tokens, judgement.output_tokens, policy)
-    row["tokens"], row["output_tokens"] = judgement.prompt_tokens + kept, kept
-    row["category"] = names.categories.number(judgement.category)
-    row["flags"] = names.flags.number(flags_of(findings))
-    row["left_out"] = names.left_out.number(left_out or _EXPORTED)
+class _Judged(msgspec.Struct, gc=False):
+    """What is read of a judgement. The verdicts stay text: most samples have the very same, and
+    decoding them is what takes the time."""
+
+    category: str
+    finish: Finish
+    prompt_tokens: int
+    output_tokens: int
+    verdicts: msgspec.Raw
+
+
+class _Found:
+    """Figures of rows as they come, to be put into the table at once: setting one field of one row
+    costs as much as all else that is done for a sample."""
+
+    def __init__(self, *columns: str) -> None:
+        self._columns = columns
+        self._rows = array("q")
+        self._values = [array("q") for _ in columns]
+
+    def add(self, row: int, *values: int) -> None:
+        self._rows.append(row)
+        for column, value in zip(self._values, values, strict=True):
+            column.append(value)
+
+    def put(self, rows: Rows) -> None:
+        at = np.asarray(self._rows)
+        for name, column in zip(self._columns, self._values, strict=True):
+            rows[name][at] = column
+
+
+def _take_judgements(
+    rows: Rows, pairs: Hashes, source: Source, policy: Policy, names: Names
+) -> None:
+    """Lengths, findings, and what the policy says of them."""
+    found = _Found("tokens", "output_tokens", "category", "flags", "left_out")
+    decode = msgspec.json.Decoder(dict[str, JudgedVerdict]).decode
+    opinion = lru_cache(_KNOWN_VERDICTS)(lambda text: opinion_of(decode(text), policy))
+    at = find(try_pairs(source.verdicts.index()), pairs)
+    for row, judged in _records(source.verdicts, at, _Judged):
+        held = opinion(bytes(judged.verdicts))
+        kept = kept_output(judged.prompt_tokens, judged.output_tokens, policy)
+        found.add(
+            row,
+            judged.prompt_tokens + kept,
+            kept,
+            names.categories.number(judged.category),
+            names.flags.number(held.flags),
+            names.left_out.number(decide(judged, held, policy) or _EXPORTED),
+        )
+    found.put(rows)
 
 
 def _take_plan(rows: Rows, pairs: Hashes, source: Source, policy: Policy, names: Names) -> None:
@@ -143,12 +186,20 @@ def _take_plan(rows: Rows, pairs: Hashes, source: Source, policy: Policy, names:
         return
     plan = ShardReader(source.given.run.plan, keying=sample_keying)
     wanted = np.zeros(len(rows), dtype=bool)
+    found = _Found("prompt")
     at = find(prompt_pairs(plan.index()), pairs)
     for row, planned in _records(plan, at, PlannedSample):
-        rows[row]["prompt"] = planned.prompt
+        found.add(row, planned.prompt)
         wanted[row] = request.selects(planned) and not planned.skip
+    found.put(rows)
     if not policy.keep_unplanned:
         rows["left_out"][~wanted] = names.left_out.number(UNPLANNED)
+
+
+def numbers_of(rows: Rows, chosen: npt.NDArray[np.int64]) -> Iterator[Any]:
+    """These rows as Python's numbers (tuples of them), a few at a time, since those are large."""
+    for begin in range(0, len(chosen), _AT_ONCE):
+        yield from rows[chosen[begin : begin + _AT_ONCE]].tolist()
 
 
 def _balance(rows: Rows, names: Names, policy: Policy) -> None:

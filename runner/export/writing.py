@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from runner.export.dealing import Dealer
 from runner.export.folder import ExportFolder, State, sync_file
 from runner.export.formats import Format
 from runner.export.item import Item, Reader
@@ -14,19 +15,30 @@ Say = Callable[[str], None]
 
 
 def write_parts(
-    folder: ExportFolder, parts: list[Part], reader: Reader, form: Format, *, digest: str, say: Say
+    folder: ExportFolder,
+    parts: list[Part],
+    reader: Reader,
+    form: Format,
+    *,
+    digest: str,
+    dealer: Dealer,
+    say: Say,
 ) -> list[PartState]:
     """Write what is not there yet; the states of all parts. Raises DamagedShard, OSError."""
     state = folder.read_state() or State(digest=digest)
     done = {name: part for name, part in state.parts.items() if folder.is_whole(part)}
     if done:
         say(f"Going on: {len(done):,} of {len(parts):,} files are written.")
-    for part in parts:
+    owed = [part for part in parts if name_of(part, form) not in done]
+    mixed = [part for part in owed if not part.in_order]
+    if len(mixed) > 1:
+        say(f"Dealing out samples to {len(mixed):,} files ...")
+    dealer.deal(mixed)
+    for part in owed:
         name = name_of(part, form)
-        if name not in done:
-            done[name] = _write_part(folder, part, reader.items(part), form)
-            folder.write_state(State(digest=digest, parts=done))
-            say(f"{name}: {len(part.reading) - done[name].refused:,} samples")
+        done[name] = _write_part(folder, part, reader.items(part), form)
+        folder.write_state(State(digest=digest, parts=done))
+        say(f"{name}: {len(part.rows) - done[name].refused:,} samples")
     return [done[name_of(part, form)] for part in parts]
 
 

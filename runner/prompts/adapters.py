@@ -175,8 +175,8 @@ def from_trajectory(row: Row, columns: Columns) -> Conversation:
 
 
 def _step(step: dict[str, Any], position: int) -> dict[str, Any]:
-    role = {"ai": "assistant"}.get(step.get("role", ""), step.get("role"))
-    text = step.get("text") or step.get("content")
+    role = "assistant" if step.get("role") == "ai" else step.get("role")
+    text = step.get("content") if step.get("text") is None else step["text"]
     if role == "system":
         text = step.get("system_prompt") or text
     if isinstance(text, list):

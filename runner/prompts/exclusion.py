@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from runner.errors import ConfigError
-from runner.prompts.jsonarray import sha256_of
+from runner.prompts.onefile import sha256_of
 from runner.prompts.shape import Conversation, text_of
 
 _TEXT_KEYS = ("text", "prompt", "problem", "question", "instruction")
@@ -69,7 +69,7 @@ class Exclusion:
                 found=str(path),
                 allowed=", ".join(_ENDINGS),
             )
-        with path.open(encoding="utf-8") as lines:
+        with path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     self._add_line(line.rstrip("\n"), path, number, where)

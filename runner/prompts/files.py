@@ -12,7 +12,8 @@ from pathlib import Path
 
 from runner.errors import ConfigError
 from runner.prompts.jsonarray import JsonArraySource, begins_with_array
-from runner.prompts.lines import CODECS, CompressedJsonlSource, JsonlSource, unreadable
+from runner.prompts.lines import CODECS, CompressedJsonlSource, JsonlSource
+from runner.prompts.onefile import unreadable
 from runner.prompts.source import PromptSource
 from runner.prompts.tables import OPENERS, ArrowSource, saved_arrow_files
 

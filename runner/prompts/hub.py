@@ -18,7 +18,7 @@ from typing import Any
 
 from runner.config import HubSource as HubConfig
 from runner.errors import ConfigError, MachineError, RunnerError
-from runner.prompts.jsonarray import sha256_of
+from runner.prompts.onefile import sha256_of
 from runner.prompts.source import RowNumbers, pick
 from runner.prompts.tables import BATCH_ROWS, without_padding
 

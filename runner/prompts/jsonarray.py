@@ -5,7 +5,6 @@ The file is mapped, not loaded; opening it walks over it once to find where each
 the row and byte at which its rows stop being whole.
 """
 
-import hashlib
 import mmap
 import re
 from array import array
@@ -14,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.prompts.lines import no_rows, parse_line, unreadable
+from runner.prompts.lines import BYTE_ORDER_MARK, parse_line
+from runner.prompts.onefile import OneFile, sha256_of, unreadable
 from runner.prompts.source import RowNumbers
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]|"', re.DOTALL)
 """A whole string, a bracket, or the quote of a string that never ends. Possessive: no backtracking
 over long texts."""
-_CHUNK_BYTES = 1 << 20
 
 
-class JsonArraySource:
+class JsonArraySource(OneFile):
     """See the module.
 
     Raises:
@@ -31,18 +30,16 @@ class JsonArraySource:
     """
 
     def __init__(self, path: Path, where: str, name: str = "") -> None:
-        self.path, self.name = path, name
         self._starts, self._ends = array("q"), array("q")
         try:
-            self._sha256 = sha256_of(path)
+            sha256 = sha256_of(path)
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-                self._find_rows(data, where)
+                self._find_rows(data, path, where)
         except (OSError, ValueError) as error:
             raise unreadable(path, where, str(error)) from error
-        if not self._starts:
-            raise no_rows(path, where)
+        super().__init__(path, where, name, sha256=sha256, rows=len(self._starts))
 
-    def _find_rows(self, data: mmap.mmap, where: str) -> None:
+    def _find_rows(self, data: mmap.mmap, path: Path, where: str) -> None:
         depth = 0
         for found in _TOKEN.finditer(data):
             token, position = found[0], found.start()
@@ -58,14 +55,7 @@ class JsonArraySource:
                     return
             elif token == b'"':
                 break
-        raise _cut(self.path, where, len(self._ends), self._starts, len(data))
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"sha256": self._sha256}
-
-    def __len__(self) -> int:
-        return len(self._starts)
+        raise _cut(path, where, len(self._ends), self._starts, len(data))
 
     def read(
         self, rows: RowNumbers, columns: Sequence[str] | None = None
@@ -84,19 +74,10 @@ def _cut(path: Path, where: str, whole: int, starts: "array[int]", size: int) ->
     )
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes. Raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def begins_with_array(path: Path) -> bool:
     """Whether the first character that is no white space is `[`. Raises OSError."""
     with path.open("rb") as file:
         while chunk := file.read(4096):
-            if stripped := chunk.lstrip(b"\xef\xbb\xbf \t\r\n"):
+            if stripped := chunk.lstrip(BYTE_ORDER_MARK + b" \t\r\n"):
                 return stripped[:1] == b"["
     return False

@@ -7,6 +7,8 @@ does.
 """
 
 import hashlib
+import json
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,15 +17,18 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from runner.errors import ConfigError
+from runner.prompts.onefile import OneFile, unreadable
 from runner.prompts.shape import RowFault
 from runner.prompts.source import RowNumbers, each, pick
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some programs put at the beginning of a file."""
 CODECS = {".zst": "zstd", ".zstd": "zstd", ".gz": "gzip"}
 _CHUNK_BYTES = 1 << 20
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-class JsonlSource:
+class JsonlSource(OneFile):
     """A plain JSON lines file.
 
     Raises:
@@ -31,7 +36,6 @@ class JsonlSource:
     """
 
     def __init__(self, path: Path, where: str, name: str = "") -> None:
-        self.path, self.name = path, name
         self._offsets = array("q")
         digest, offset = hashlib.sha256(), 0
         try:
@@ -43,16 +47,8 @@ class JsonlSource:
                     offset += len(line)
         except OSError as error:
             raise unreadable(path, where, error.strerror or str(error)) from error
-        if not self._offsets:
-            raise no_rows(path, where)
-        self._sha256 = digest.hexdigest()
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"sha256": self._sha256}
-
-    def __len__(self) -> int:
-        return len(self._offsets)
+        rows = len(self._offsets)
+        super().__init__(path, where, name, sha256=digest.hexdigest(), rows=rows)
 
     def read(
         self, rows: RowNumbers, columns: Sequence[str] | None = None
@@ -64,7 +60,7 @@ class JsonlSource:
                 yield row, parse_line(line, row, self._offsets[row], self.path.name)
 
 
-class CompressedJsonlSource:
+class CompressedJsonlSource(OneFile):
     """A JSON lines file inside a zstd or gzip stream (of one or many frames).
 
     Raises:
@@ -72,21 +68,12 @@ class CompressedJsonlSource:
     """
 
     def __init__(self, path: Path, where: str, name: str = "") -> None:
-        self.path, self.name, self._where = path, name, where
-        digest, self._rows = hashlib.sha256(), 0
-        for line, _ in self._lines():
+        self._where = where
+        digest, rows = hashlib.sha256(), 0
+        for line, _ in self._lines(path):
             digest.update(line)
-            self._rows += bool(line.strip())
-        if not self._rows:
-            raise no_rows(path, where)
-        self._sha256 = digest.hexdigest()
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"sha256": self._sha256}
-
-    def __len__(self) -> int:
-        return self._rows
+            rows += bool(line.strip())
+        super().__init__(path, where, name, sha256=digest.hexdigest(), rows=rows)
 
     def read(
         self, rows: RowNumbers, columns: Sequence[str] | None = None
@@ -95,19 +82,19 @@ class CompressedJsonlSource:
             yield row, parse_line(line, row, offset, self.path.name)
 
     def _rows_and_offsets(self) -> Iterator[tuple[bytes, int]]:
-        return (found for found in self._lines() if found[0].strip())
+        return (found for found in self._lines(self.path) if found[0].strip())
 
-    def _lines(self) -> Iterator[tuple[bytes, int]]:
+    def _lines(self, path: Path) -> Iterator[tuple[bytes, int]]:
         """Every line with the offset of its beginning in the decoded stream."""
         offset = rows = 0
         try:
-            for line in _split(self.path):
+            for line in _split(path):
                 yield line, offset
                 offset += len(line)
                 rows += bool(line.strip())
         except OSError as error:
             raise unreadable(
-                self.path, self._where, f"{error} (at row {rows}, byte {offset} of its content)"
+                path, self._where, f"{error} (at row {rows}, byte {offset} of its content)"
             ) from error
 
 
@@ -124,24 +111,28 @@ def _split(path: Path) -> Iterator[bytes]:
 
 
 def parse_line(line: bytes, row: int, offset: int, file: str) -> Any:
-    """One line as data, or a RowFault `not_json` that names its row and byte."""
+    """One line as data, or a RowFault that names its row and byte: `not_json`, or `not_text` for
+    JSON that is whole but for half a character."""
+    if offset == 0:
+        line = line.removeprefix(BYTE_ORDER_MARK)
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = f"row {row}, byte {offset} of {file}"
+        if _has_lone_surrogate(line):
+            return RowFault("not_text", f"{place}: a text holds a lone surrogate")
         cut = "" if line.endswith(b"\n") else " (the file ends inside this row)"
-        return RowFault("not_json", f"row {row}, byte {offset} of {file}: {error}{cut}")
+        return RowFault("not_json", f"{place}: {error}{cut}")
 
 
-def unreadable(path: Path, where: str, why: str) -> ConfigError:
-    """A prompt file that cannot be read, or ends too early."""
-    return ConfigError(
-        "The prompt file cannot be read.",
-        where=where,
-        found=f"{path}: {why}",
-        next_step="check the path, or fetch the file again",
-    )
-
-
-def no_rows(path: Path, where: str) -> ConfigError:
-    """A prompt file without a single row."""
-    return ConfigError("The prompt file has no rows.", where=where, found=str(path))
+def _has_lone_surrogate(line: bytes) -> bool:
+    """Python writes such escapes, and only its own reader takes them."""
+    if not _SURROGATE.search(line):
+        return False
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False

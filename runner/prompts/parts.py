@@ -30,6 +30,8 @@ class PromptPart:
     def __init__(self, name: str, part: Part, config: Config) -> None:
         self.name, self._part = name, part
         self.where = f"category.parts.{name}.{config.source.kind.value}"
+        own_path = config.source.kind is SourceKind.file and bool(config.source.path)
+        self._shape_where = "source" if own_path else self.where
         self.sources, self._adapter, self._columns = _open(name, part, config, self.where)
         self.n = part.n if part.n is not None else config.category.n
         self.count = _counts(config)[name]
@@ -93,7 +95,9 @@ class PromptPart:
         Raises:
             ConfigError: a column is not there, or no adapter fits.
         """
-        return settle(self._adapter, self._columns, self._turns, self.columns, where=self.where)
+        return settle(
+            self._adapter, self._columns, self._turns, self.columns, where=self._shape_where
+        )
 
 
 def open_parts(config: Config) -> Mapping[str, PromptPart]:

@@ -20,8 +20,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from runner.errors import ConfigError, MachineError
-from runner.prompts.jsonarray import sha256_of
-from runner.prompts.lines import no_rows, unreadable
+from runner.prompts.onefile import OneFile, no_rows, sha256_of, unreadable
 from runner.prompts.shape import RowFault
 from runner.prompts.source import RowNumbers, pick
 
@@ -54,13 +53,12 @@ def rows_of_batches(
             return
 
 
-class ParquetSource:
+class ParquetSource(OneFile):
     """One Parquet file. Raises ConfigError when it is not one, or is cut."""
 
     def __init__(self, path: Path, where: str, name: str = "") -> None:
-        self.path, self.name = path, name
         try:
-            self._sha256 = sha256_of(path)
+            sha256 = sha256_of(path)
             with pq.ParquetFile(path) as file:
                 self._groups = [
                     file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)
@@ -69,15 +67,7 @@ class ParquetSource:
         except _ARROW_ERRORS as error:
             size = path.stat().st_size if path.is_file() else 0
             raise unreadable(path, where, f"{error} (row 0, byte {size:,}: the end)") from error
-        if not sum(self._groups):
-            raise no_rows(path, where)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"sha256": self._sha256}
-
-    def __len__(self) -> int:
-        return sum(self._groups)
+        super().__init__(path, where, name, sha256=sha256, rows=sum(self._groups))
 
     def read(
         self, rows: RowNumbers, columns: Sequence[str] | None = None
@@ -187,37 +177,28 @@ def saved_arrow_files(folder: Path, where: str) -> list[Path]:
     return [folder / file["filename"] for file in files]
 
 
-class CsvSource:
+class CsvSource(OneFile):
     """A CSV file with a header line. Raises ConfigError: unreadable, no header, no rows."""
 
     def __init__(self, path: Path, where: str, name: str = "") -> None:
-        self.path, self.name = path, name
         csv.field_size_limit(sys.maxsize)  # its default of 128 KiB is below what a trajectory needs
         try:
-            self._sha256 = sha256_of(path)
-            self._rows = sum(1 for _ in self._stream())
+            sha256, rows = sha256_of(path), sum(1 for _ in _csv_rows(path))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise unreadable(path, where, str(error)) from error
-        if not self._rows:
-            raise no_rows(path, where)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"sha256": self._sha256}
-
-    def __len__(self) -> int:
-        return self._rows
+        super().__init__(path, where, name, sha256=sha256, rows=rows)
 
     def read(
         self, rows: RowNumbers, columns: Sequence[str] | None = None
     ) -> Iterator[tuple[int, Any]]:
-        yield from pick(self._stream(), rows)
+        yield from pick(_csv_rows(self.path), rows)
 
-    def _stream(self) -> Iterator[Any]:
-        with self.path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            for row, values in enumerate(reader):
-                yield _csv_row(values, row, reader.line_num, self.path.name)
+
+def _csv_rows(path: Path) -> Iterator[Any]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file, strict=True)
+        for row, values in enumerate(reader):
+            yield _csv_row(values, row, reader.line_num, path.name)
 
 
 def _csv_row(values: dict[Any, Any], row: int, line: int, file: str) -> Any:

@@ -14,6 +14,7 @@ from runner.report.attempts import flat_yaml, last_server_log, read_attempts, se
 from runner.report.choosing import choose_samples
 from runner.report.data import SEVERITIES, Finding, ReportData, Shown, Text
 from runner.report.series import read_timeline
+from runner.report.vocabulary import Vocabulary, read_vocabulary
 from runner.rundir import RunDir
 from runner.shards import ShardReader
 from runner.view.facts import read_facts, verdict_set_of
@@ -50,6 +51,7 @@ def collect(
         findings=read_findings(run, name),
         examples=chosen.examples,
         samples=samples,
+        vocabulary=_vocabulary(run, name),
         note=note,
         timeline=timeline,
         attempts=read_attempts(run, timeline),
@@ -63,6 +65,15 @@ def collect(
 
 def _whole_number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
+
+
+def _vocabulary(run: RunDir, verdict_set: str) -> Vocabulary | None:
+    try:
+        ids = read_profile(run).vocab_padded
+    except MachineError:
+        return None
+    found = read_vocabulary(run, verdict_set, ids=ids)
+    return found if found.tokens else None
 
 
 def show(

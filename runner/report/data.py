@@ -5,6 +5,7 @@ from typing import NamedTuple
 from runner.records import Kind, Record, SetFinding
 from runner.report.attempts import AttemptFacts
 from runner.report.series import Timeline
+from runner.report.vocabulary import Vocabulary
 from runner.stats import Stats
 from runner.view.facts import Facts
 from runner.view.sample_view import Ending, Piece
@@ -56,7 +57,8 @@ class ReportData(Record, frozen=True, kw_only=True):
     """Everything on the page.
 
     `examples` maps each cell to the ids of some of its samples, those in `samples` among them.
-    `note` says why no sample could be decoded, "" when they were.
+    `note` says why no sample could be decoded, "" when they were; `vocabulary` is None where there
+    is nothing to count.
     """
 
     facts: Facts
@@ -64,6 +66,7 @@ class ReportData(Record, frozen=True, kw_only=True):
     findings: list[SetFinding]
     examples: dict[Cell, list[str]]
     samples: list[Shown]
+    vocabulary: Vocabulary | None
     note: str
     timeline: Timeline
     attempts: list[AttemptFacts]

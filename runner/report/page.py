@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup, escape
 
+from runner.export.coverage import SIZES
 from runner.report import overview, sections
+from runner.report.coverage import coverage_charts, coverage_rows
 from runner.report.data import ReportData, Shown
 from runner.view.escape import escapes_of, safe, safe_line
 from runner.view.figures import duration, plural
@@ -57,6 +59,10 @@ def render(data: ReportData) -> str:
             length_table=sections.length_table(data),
             charts=sections.charts(data.timeline, marks),
             marks=[(duration(at_s), text) for at_s, text in marks],
+            vocabulary=data.vocabulary,
+            vocabulary_sizes=[sections.short(size) for size in SIZES],
+            coverage_rows=coverage_rows(data.vocabulary) if data.vocabulary else [],
+            coverage_charts=coverage_charts(data.vocabulary) if data.vocabulary else [],
             groups=groups,
             left_out=left_out,
             kinds=("prompt", "reasoning", "answer", "tool_call"),

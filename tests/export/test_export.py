@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -213,6 +214,26 @@ def test_a_shuffle_is_an_order_of_the_same_samples(
         orders.append([row["id"] for row in lines(tmp_path / f"seed{seed}" / "train")])
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(spec.sample_id for spec in MANY)
+
+
+@pytest.mark.parametrize("buffered", [0, 2**26])
+def test_a_shuffle_over_many_files_and_runs_is_one_order(
+    make_run: MakeRun,
+    tmp_path: Path,
+    exported: Export,
+    monkeypatch: pytest.MonkeyPatch,
+    buffered: int,
+) -> None:
+    """Samples are dealt out on disk, and come as they would in one file, each with its own line."""
+    monkeypatch.setattr("runner.export.dealing.BUFFERED_BYTES", buffered)
+    runs = [make_run(MANY, name="one-aaaaaaaa"), make_run(MANY[:30], name="two-bbbbbbbb")]
+    exported(*runs, out="one", shuffle=True)
+    exported(*runs, out="many", shuffle=True, part_bytes=2_000)
+    exported(*runs, out="plain")
+    assert len(list((tmp_path / "many" / "train").iterdir())) > 5
+    one, many, plain = (lines(tmp_path / out / "train") for out in ("one", "many", "plain"))
+    assert many == one != plain
+    assert sorted(one, key=itemgetter("id")) == sorted(plain, key=itemgetter("id"))
 
 
 def test_the_manifest_counts_what_the_files_hold(

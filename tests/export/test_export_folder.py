@@ -53,7 +53,7 @@ from tests.export.conftest import given
 
 seen = []
 def say(text):
-    seen.append(text)
+    seen.extend([text] if text.startswith("train/") else [])
     if len(seen) == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -77,10 +77,31 @@ def test_a_killed_export_goes_on_to_the_same_bytes(
     assert len(state.parts) >= 1
     written = {name: (folder.path / name).stat().st_mtime_ns for name in state.parts}
     assert not folder.manifest.exists()
+    for heap in folder.dealt.glob("*"):  # whatever a kill left of them
+        heap.write_bytes(b"torn")
     for out in ("killed", "whole"):
         exported(run, to=to, out=out, part_bytes=3000, shuffle=True)
     assert tree(tmp_path / "killed") == tree(tmp_path / "whole")
     assert written == {name: (folder.path / name).stat().st_mtime_ns for name in written}
+
+
+@pytest.mark.parametrize("part_bytes", [3000, 2**27], ids=["going on", "another policy"])
+def test_heaps_of_a_killed_export_are_not_trusted(
+    make_run: MakeRun, tmp_path: Path, exported: Export, part_bytes: int
+) -> None:
+    """Not even where one file is owed, which needs no heap."""
+    run = make_run(MANY)
+    out = tmp_path / "killed"
+    exported(run, out="count", part_bytes=3000, shuffle=True)
+    files = len(list((tmp_path / "count" / "train").iterdir()))
+    command = [sys.executable, "-c", KILLED, str(run.path), str(out), "pretokenized"]
+    subprocess.run([*command, str(files - 1)], cwd=ROOT, check=False)
+    (left,) = ExportFolder(out).dealt.iterdir()
+    for heap in (left, left.with_name("train-0")):
+        heap.write_bytes(b"torn")
+    for name in ("killed", "whole"):
+        exported(run, out=name, part_bytes=part_bytes, shuffle=True, overwrite=True)
+    assert tree(out) == tree(tmp_path / "whole")
 
 
 def test_a_part_that_was_lost_meanwhile_is_written_again(

@@ -34,6 +34,11 @@ CALLS = {
     "</invoke>\n</minimax:tool_call>[e~[",
     "gpt_oss": "<|start|>assistant to=functions.look<|channel|>commentary<|message|>"
     '{"at": "sky", "times": 2}<|call|>',
+    "deepseek_v32": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="look">\n'
+    '<｜DSML｜parameter name="at" string="true">sky</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="times" string="false">2</｜DSML｜parameter>\n'
+    "</｜DSML｜invoke>\n</｜DSML｜function_calls><｜end▁of▁sentence｜>",
+    "llama3": '{"name": "look", "parameters": {"at": "sky", "times": 2}}<|eot_id|>',
 }
 THINKING = {
     "kimi_k25": "Well.</think>It is 4.<|im_end|>",
@@ -52,6 +57,8 @@ THOUGHT = {
     "qwen3": "<think>Well.</think>",
     "glm45": "<think>Well.</think>",
     "gpt_oss": "<|channel|>analysis<|message|>Well.<|end|>",
+    "deepseek_v32": "Well.</think>",
+    "llama3": "",
 }
 
 
@@ -78,12 +85,14 @@ def test_reasoning_and_answer_are_apart(family: str, tmp_path: Path, exported: E
 def test_tool_calls_are_openai_ones(family: str, tmp_path: Path, exported: Export) -> None:
     case = Case(family, "", THOUGHT[family] + CALLS[family], tools=(LOOK,))
     (row,), _ = exported_rows(tmp_path, exported, family, case)
-    (call,) = row["messages"][-1]["tool_calls"]
+    answer = row["messages"][-1]
+    (call,) = answer["tool_calls"]
     assert call["type"] == "function"
     assert call["function"]["name"] == "look"
     assert json.loads(call["function"]["arguments"]) == {"at": "sky", "times": 2}
     assert json.loads(row["tools"]) == [LOOK]
-    assert row["messages"][-1]["reasoning_content"] == "Well."
+    assert answer["reasoning_content"] == ("Well." if THOUGHT[family] else "")
+    assert answer["content"] == "", "a call is told once"
 
 
 def test_an_earlier_call_and_its_result_keep_their_places(tmp_path: Path, exported: Export) -> None:

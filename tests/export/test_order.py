@@ -17,7 +17,7 @@ def rows_of(specs: list[tuple[int, int, bool]]) -> np.ndarray:
     for place, (tokens, run, left_out) in enumerate(specs):
         rows[place]["tokens"], rows[place]["run"] = tokens, run
         rows[place]["left_out"], rows[place]["position"] = left_out, place
-        rows[place]["frame"], rows[place]["line_bytes"] = place // 4, tokens * 5
+        rows[place]["line_bytes"] = tokens * 5
         rows[place]["key"], rows[place]["prompt_key"] = place * 977, (place // 2) << 8
     return rows
 
@@ -51,11 +51,10 @@ def test_every_exported_row_is_in_exactly_one_file(specs, shuffle: bool, part_by
     rows = rows_of(specs)
     policy = Policy(shuffle=shuffle, part_bytes=part_bytes, split={"train": 0.6, "eval": 0.4})
     parts = lay_out(rows, policy, bytes_per_token=8.0)
-    read = [row for part in parts for row in part.reading.tolist()]
-    assert sorted(read) == np.flatnonzero(rows["left_out"] == 0).tolist()
-    for part in parts:
-        assert len(part.reading)
-        assert sorted(part.writing.tolist()) == list(range(len(part.reading)))
+    written = [row for part in parts for row in part.rows.tolist()]
+    assert sorted(written) == np.flatnonzero(rows["left_out"] == 0).tolist()
+    assert all(len(part.rows) for part in parts)
+    assert shuffle or all(part.in_order for part in parts)
 
 
 @given(SIZES, st.booleans())
@@ -64,20 +63,43 @@ def test_rows_of_one_prompt_are_on_one_side(specs, shuffle: bool) -> None:
     policy = Policy(shuffle=shuffle, split={"train": 0.5, "eval": 0.5})
     side: dict[int, str] = {}
     for part in lay_out(rows, policy, bytes_per_token=8.0):
-        for prompt in rows["prompt_key"][part.reading].tolist():
+        for prompt in rows["prompt_key"][part.rows].tolist():
             assert side.setdefault(prompt, part.split) == part.split
 
 
-@given(SIZES)
-def test_a_shuffled_file_reads_each_frame_once(specs) -> None:
-    rows = rows_of(specs)
-    for part in lay_out(rows, Policy(shuffle=True), bytes_per_token=8.0):
-        frames = [(int(r["run"]), int(r["frame"])) for r in rows[part.reading]]
-        changes = [f for before, f in zip([None, *frames], frames, strict=False) if f != before]
-        assert len(changes) == len(set(frames))
+def shuffled(rows: np.ndarray, seed: int = 0, part_bytes: int = 20_000) -> list[np.ndarray]:
+    policy = Policy(shuffle=True, seed=seed, part_bytes=part_bytes)
+    return [part.rows for part in lay_out(rows, policy, bytes_per_token=8.0)]
+
+
+def test_a_shuffle_is_of_the_whole_export_and_not_of_each_file() -> None:
+    """Neighbours in a shard end as far apart as any two samples: a third of the whole."""
+    rows = rows_of([(100, 0, False)] * 5_000)
+    files = shuffled(rows)
+    assert len(files) > 200
+    place = np.empty(5_000)
+    place[np.concatenate(files)] = np.arange(5_000) / 5_000
+    assert 0.31 < np.abs(np.diff(place)).mean() < 0.36
+    assert abs(np.corrcoef(place, np.arange(5_000))[0, 1]) < 0.05
+    assert 0.45 < np.mean([part.mean() for part in files[:20]]) / 5_000 < 0.55
+
+
+def test_the_files_do_not_change_the_order() -> None:
+    rows = rows_of([(100, place % 3, False) for place in range(500)])
+    whole = np.concatenate(shuffled(rows, part_bytes=2**30)).tolist()
+    assert np.concatenate(shuffled(rows)).tolist() == whole
+    assert np.concatenate(shuffled(rows, seed=1)).tolist() != whole
+
+
+def test_samples_of_one_id_from_several_runs_are_not_neighbours() -> None:
+    rows = rows_of([(100, 0, False), (100, 1, False)] * 500)
+    rows["key"] = np.repeat(np.arange(500), 2)
+    order = np.concatenate(shuffled(rows))
+    together = (np.diff(rows["key"][order].astype(np.int64)) == 0).sum()
+    assert together < 20
 
 
 def test_a_file_is_about_as_large_as_asked() -> None:
     rows = rows_of([(1000, 0, False)] * 100)
     parts = lay_out(rows, Policy(part_bytes=83_000), bytes_per_token=8.0)
-    assert [len(part.reading) for part in parts] == [10] * 10
+    assert [len(part.rows) for part in parts] == [10] * 10

@@ -14,6 +14,7 @@ from runner.export.policy import (
     findings_of,
     flags_of,
     kept_output,
+    opinion_of,
     parse_scores,
     parse_split,
 )
@@ -43,7 +44,8 @@ def judged(**changes: object) -> Judgement:
 
 
 def decided(judgement: Judgement, **policy: object) -> LeftOut | None:
-    return decide(judgement, list(findings_of(judgement.verdicts)), Policy(**policy))
+    chosen = Policy(**policy)
+    return decide(judgement, opinion_of(judgement.verdicts, chosen), chosen)
 
 
 REJECTED = judged(verdicts={"vocab": failing("unassigned", "reject")})

@@ -1,6 +1,6 @@
 """The loaders of real trainers read what is exported. They bring torch, so they are no dependency:
 
-    pip install torch && pip install --no-deps speculators specforge
+    pip install torch httpx openai && pip install --no-deps speculators specforge hs-connectors
 
 Without them these tests are skipped; `test_pretokenized` holds their documented rules.
 """

@@ -89,6 +89,24 @@ def test_a_null_column_and_a_wrong_type() -> None:
     )
 
 
+@pytest.mark.parametrize("role", [["ai"], {"ai": 1}, None, 7, "wizard"])
+@pytest.mark.parametrize("name", ["messages", "sharegpt", "trajectory"])
+def test_a_role_that_is_none_in_every_shape(name: str, role: Any) -> None:
+    turn = {"role": role, "from": role, "content": "x", "value": "x", "text": "x"}
+    column = next(iter(ADAPTERS[name].required))
+    assert reason_of({column: [turn]}, name) == "unknown_role"
+
+
+def test_an_empty_step_of_a_trajectory_is_kept_and_a_null_one_is_not() -> None:
+    def row(text: str | None) -> dict[str, Any]:
+        steps = [("user", "a"), ("ai", text), ("user", "b")]
+        return {"trajectory": [{"role": role, "text": said} for role, said in steps]}
+
+    (prompt,) = adaptation("trajectory").prompts(row(""))
+    assert prompt.messages[1] == {"role": "assistant", "content": ""}
+    assert reason_of(row(None), "trajectory") == "null_content"
+
+
 @pytest.mark.parametrize(
     "messages",
     [

@@ -161,6 +161,31 @@ def test_what_cannot_be_a_prompt_file(name: str, content: bytes | None, tmp_path
     assert caught.value.where == "source.path"
 
 
+def test_a_byte_order_mark_belongs_to_the_file_and_not_to_its_first_row(tmp_path: Path) -> None:
+    mark = "\ufeff".encode()
+    for name, content in (
+        ("p.jsonl", lines(CHATS)),
+        ("l.json", lines(CHATS)),
+        ("a.json", json.dumps(CHATS).encode()),
+        ("p.jsonl.gz", lines(CHATS)),
+        ("p.csv", b"prompt\r\n1\r\n"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(mark + content) if "gz" in name else mark + content)
+        (source,) = open_files(str(path), "source.path")
+        assert read(source) == ([{"prompt": "1"}] if "csv" in name else CHATS), name
+
+
+@pytest.mark.parametrize("escaped", [r"\ud800", r"a\udc00", r"\ud800\ud800", r"\ud83d\ude00\udfff"])
+def test_a_lone_surrogate_is_no_text_and_not_a_broken_file(escaped: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(f'{{"a": 1}}\n{{"prompt": "{escaped}"}}\n')
+    fault = read(open_files(str(path), "source.path")[0])[1]
+    assert isinstance(fault, RowFault)
+    assert fault.reason == "not_text"
+    assert "row 1, byte 9 of p.jsonl" in fault.detail
+
+
 def test_a_cut_jsonl_names_row_and_byte(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": "tor')

@@ -236,6 +236,38 @@ def test_exclusion_lists_by_text_and_id(planned: Planned, tmp_path: Path) -> Non
     assert read_summary(resolved.run) == summary
 
 
+@pytest.mark.parametrize("name", ["texts.txt", "own.ids", "tests.jsonl"])
+def test_a_byte_order_mark_hides_no_line_of_an_exclusion_list(
+    name: str, planned: Planned, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "p.jsonl", [asks("Question 0?"), asks("Question 1?")])
+    line = {"texts.txt": "Question 0?", "own.ids": "B4-0", "tests.jsonl": '"Question 0?"'}[name]
+    (tmp_path / name).write_text(f"\ufeff{line}\n", encoding="utf-8")
+    resolved, _ = planned(
+        "source=file", f"source.path={path}", f"prompts.exclude=[{tmp_path / name}]"
+    )
+    assert pending(resolved.run) == {"B4-1-0"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ([], "source.adapter"),
+        (["source.columns.answer=no"], "source.adapter"),
+        (["source.adapter=prompt", "source.columns.prompt=no"], "source.columns.prompt"),
+        (["category.parts.B4.filters=['no == 1']"], "category.parts.B4.filters"),
+    ],
+)
+def test_a_wrong_column_of_a_file_lists_those_that_exist_under_the_key_to_set(
+    settings: list[str], where: str, planned: Planned, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "p.jsonl", [{"frage": "How high?", "antwort": "3"}])
+    with pytest.raises(ConfigError) as caught:
+        planned("source=file", f"source.path={path}", *settings)
+    assert caught.value.where == where
+    assert "frage, antwort" in f"{caught.value.found} {caught.value.allowed}"
+
+
 def test_an_exclusion_list_is_identity_by_its_content(
     config: Callable[..., Config], tmp_path: Path
 ) -> None:
