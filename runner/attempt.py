@@ -1,7 +1,7 @@
 """One process's work on a run, from entering its directory to leaving it: the stages in order.
 
     tokenizer and profile -> world check -> [server starts | plan] -> probe -> canary -> generate
-    -> gates -> the end
+    -> gates -> the end        (a plan that is there comes first: it may owe nothing)
 
 Whatever ends it, the open shard is sealed, run.json says how it stands, the server is gone and
 tracking knows. Exit codes: runner.errors.
@@ -10,13 +10,8 @@ tracking knows. Exit codes: runner.errors.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import (
-    AbstractContextManager,
-    asynccontextmanager,
-    closing,
-    suppress,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, closing, suppress
 from typing import Any
 
 import msgspec
@@ -46,6 +41,7 @@ from runner.render import Tokenizer
 from runner.resolve import Resolved, model_facts
 from runner.reuse import take_over
 from runner.rundir import RunState, append_line, replace_file
+from runner.selection import read_request
 from runner.sending import Sending
 from runner.serverfacts import describe, endpoint_lines, endpoint_table, keep
 from runner.servers.base import Endpoint
@@ -166,7 +162,11 @@ class Attempt:
         """The end, as run.json and the report tell it, and tracking too unless it is `told`
         another."""
         if self._flow.meter.began is not None:
-            outcome["performance"] = self._performance()
+            now_s, cost = time.monotonic(), self.config.cost
+            made = measure(self._flow.meter, self._spent, self._gpu, cost, now_s=now_s)
+            outcome["performance"] = msgspec.to_builtins(made)
+            text = msgspec.json.format(msgspec.json.encode(made), indent=2)
+            replace_file(self.folder / "performance.json", text)
         self.standing.save(**outcome)
         recorder = self.standing.recorder
         stats = recorder.stats if recorder is not None else None
@@ -179,15 +179,6 @@ class Attempt:
             say=self.display.say,
         )
         tracker.finish(told or self.standing.state.status)
-
-    def _performance(self) -> dict[str, Any]:
-        """How fast this attempt was, also kept in its folder."""
-        now_s = time.monotonic()
-        made = measure(self._flow.meter, self._spent, self._gpu, self.config.cost, now_s=now_s)
-        plain: dict[str, Any] = msgspec.to_builtins(made)
-        text = msgspec.json.format(msgspec.json.encode(plain), indent=2)
-        replace_file(self.folder / "performance.json", text)
-        return plain
 
     def _tracker(self) -> AbstractContextManager[Tracker]:
         tracking = self.config.tracking
@@ -228,15 +219,28 @@ class Attempt:
                 "Prepared: the plan is made, nothing was started or sent (prepare=only).",
                 next_step="the same command without prepare=only goes on",
             )
+        is_planned = read_request(self.rundir) is not None
+        if is_planned:  # what it owes decides whether a server is needed
+            await self._plan(model)
+            if not self._owes():
+                self.display.say("nothing is owed: no server is started")
+                await self._generate(model, None)
+                return self._check_gates()
         async with self._serving(model) as serving:
+            # A new plan is made while the server loads: both may take minutes.
             starting = asyncio.ensure_future(self._start(serving, model))
             try:
-                await self._plan(model)
-                await self._generate(model, tracker, serving, starting)
+                if not is_planned:
+                    await self._plan(model)
+                await self._generate(model, lambda s: s.send_all(serving, starting, tracker))
             finally:
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
         return self._check_gates()
+
+    def _owes(self) -> bool:
+        counts = self.standing.state.counts
+        return bool(counts.pending or (self.config.resume.retry_failed and counts.failed))
 
     async def _plan(self, model: RunModel) -> None:
         config = self.config
@@ -335,12 +339,9 @@ class Attempt:
         keep(about, launch_dir=launch_dir, provenance=provenance)
 
     async def _generate(
-        self,
-        model: RunModel,
-        tracker: Tracker,
-        serving: Serving,
-        starting: "asyncio.Future[None]",
+        self, model: RunModel, send: Callable[[Sending], Awaitable[None]] | None
     ) -> None:
+        """Everything between an open recorder and its end; `send` None where nothing is owed."""
         judge = Judge(
             self.resolved.validators,
             model.profile,
@@ -366,7 +367,7 @@ class Attempt:
                     append_line(self.folder / "reused.jsonl", taken)
                     self.display.say(str(taken))
                     await recorder.settle()
-                if recorder.counts.pending:
+                if recorder.counts.pending and send is not None:
                     sending = Sending(
                         self.config,
                         self.rundir,
@@ -382,7 +383,7 @@ class Attempt:
                         display=self.display,
                         limits=lambda: self._limits,
                     )
-                    await sending.send_all(serving, starting, tracker)
+                    await send(sending)
             finally:
                 with suppress(RunnerError):
                     await recorder.settle()

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from runner import __version__
 from runner.config import Config, explain, parse
 from runner.errors import ConfigError, MachineError, RunnerError
 from runner.plugins import register_schema
@@ -55,6 +56,9 @@ def enter(job: Callable[[Config], int]) -> NoReturn:
     """Compose a config, or those of a sweep, do `job` with each, and end with our exit codes and
     our form of message, whatever happens. `job` gives an exit code or raises RunnerError."""
     leave_at_once_on_signals()
+    if "--version" in sys.argv[1:]:
+        print(f"rawtok {__version__}")  # noqa: T201 - Hydra would tell its own
+        sys.exit(0)
     sys.argv[1:] = flags_first(sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing them
     register_schema()
@@ -173,6 +177,14 @@ def _composition_error(error: HydraException) -> ConfigError:
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         return explain(cause)
+    if isinstance(error, OverrideParseException):
+        return ConfigError(
+            "This is no override, and no option.",
+            where="command line",
+            found=error.override,
+            allowed="KEY=VALUE; a value with commas, spaces or brackets in quotes: 'tags=[a,b]'",
+            next_step="for an option of a group: GROUP=OPTION (category=B4); --help lists them",
+        )
     told = str(error).partition("Config search path")[0]
     first, *rest = [line.strip() for line in told.splitlines() if line.strip()]
     return ConfigError(

@@ -129,7 +129,8 @@ class Display:
         if self._live is not None:
             self._live.update(panel(snapshot))
         now = time.monotonic()
-        if now - self._last_plain >= PLAIN_EVERY_S:
+        begun = snapshot.in_flight or progress(snapshot.counts)[0]
+        if begun and now - self._last_plain >= PLAIN_EVERY_S:
             self._last_plain = now
             line = plain_line(snapshot)
             if line != self._last_line:

@@ -8,7 +8,7 @@ from rich.console import Console
 from runner.display import closing_table, duration, reasons_table
 from runner.ledger import fold
 from runner.records import Counts, RunStatus
-from runner.rundir import RunDir, RunState
+from runner.rundir import RunDir, RunState, reference_of
 from runner.stats import Stats
 from runner.view.facts import losses_of, named
 from runner.view.status import read_settings
@@ -55,7 +55,7 @@ def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | Non
         console.print()
     console.print(accounting_line(state.counts))
     if state.counts.skipped:
-        lost = losses_of(run, read_settings(run).client.retry.max_attempts)
+        lost = losses_of(run, state.validator_set, read_settings(run).client.retry.max_attempts)
         console.print(f"skipped: {named(lost.skipped.items())}", soft_wrap=True)
     if state.unplanned:
         console.print(
@@ -76,9 +76,9 @@ def summarize(console: Console, run: RunDir, state: RunState, stats: Stats | Non
 
 
 def reference(run: RunDir) -> str:
-    """How a command of the runs tool names this run from here: its digest, or its path where the
-    tool would look in another outputs folder."""
+    """How a command of the runs tool names this run from here: by its path where the tool would
+    look in another outputs folder."""
     looked_in = Path(os.environ.get("RAWTOK_OUTPUTS", "outputs")).resolve()
     if run.path.parent.parent == looked_in:
-        return run.path.name.rsplit("-", 1)[-1]
+        return reference_of(run)
     return str(run.path)

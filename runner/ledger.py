@@ -328,7 +328,9 @@ def _cut(run: RunDir, verdict_set: str, request: PlanRequest, standing: _Standin
     return np.isin(standing.parts, parts)
 
 
-def losses(run: RunDir, *, max_attempts: int) -> tuple[Counter[str], Counter[str]]:
+def losses(
+    run: RunDir, verdict_set: str, *, max_attempts: int
+) -> tuple[Counter[str], Counter[str]]:
     """Why planned samples are not there: (failed by reason, skipped by reason code)."""
     failed: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
@@ -344,6 +346,8 @@ def losses(run: RunDir, *, max_attempts: int) -> tuple[Counter[str], Counter[str
             skipped[planned.skip.partition(":")[0]] += 1
         else:
             failed[failures[planned.sample_id].reason] += 1
+    if budget := _sum(standing.pending & _cut(run, verdict_set, request, standing)):
+        skipped["budget"] = budget
     return failed, skipped
 
 

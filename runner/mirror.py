@@ -114,6 +114,8 @@ def log_end(
         whole = stats.all()
         tracker.metrics(figures_of_now(state.counts, whole), step=whole.output_tokens)
         tracker.metrics(dict(final_figures(stats)), step=whole.output_tokens)
+        if state.tokens_per_s is not None:  # of the whole bulk, as every command tells it
+            tracker.metrics({"tokens_per_s": state.tokens_per_s}, step=whole.output_tokens)
         if (performance := read_performance(state.performance)) is not None:
             tracker.metrics(figures(performance), step=whole.output_tokens)
     tracker.tags(dict(_origin_tags(read_json(run.provenance_json))))

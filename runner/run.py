@@ -39,6 +39,9 @@ def work(resolved: Resolved, shared: Shared) -> int:
     console = Console(highlight=False)
     if config.preview:
         return show_preview(resolved, console)
+    if not is_current(resolved.run, config, resolved.parts):
+        for part in resolved.parts.values():
+            _ = part.adaptation  # rows that no adapter can read are told before a server starts
     with resolved.run.locked():
         state = read_or_begin(resolved)
         if owes_nothing(resolved, state):

@@ -14,6 +14,7 @@ The directory is self-contained: judging, decoding and exporting read nothing el
 """
 
 import fcntl
+import glob
 import os
 import socket
 import time
@@ -194,7 +195,8 @@ def _take(descriptor: int, rundir: RunDir) -> None:
             "Another process is working on this run.",
             where=str(rundir.path),
             found=f"held by process {holder}",
-            next_step="wait for it, stop it, or watch it: python -m runner.runs watch latest",
+            next_step=f"wait for it, watch it (python -m runner.runs watch {reference_of(rundir)}) "
+            f"or stop it (python -m runner.runs stop {reference_of(rundir)})",
         ) from None
     except OSError as error:
         raise MachineError(
@@ -295,3 +297,16 @@ def find_run(name: str, outputs: Path) -> RunDir:
         allowed=f"a run directory, an id, a part of one, or `latest`; there are: {shown}",
         next_step=f"looked under {outputs}; set RAWTOK_OUTPUTS or --outputs for another place",
     )
+
+
+def short_id(name: str) -> str:
+    """The digest that ends a run's folder name: enough to name the run in a command."""
+    digest = name.rpartition("-")[2]
+    return digest if len(digest) == 8 else name
+
+
+def reference_of(run: RunDir) -> str:
+    """The shortest name that finds a run: its digest, with the task where two tasks share it."""
+    digest = short_id(run.path.name)
+    twins = list(run.path.parent.parent.glob(f"*/*{glob.escape(digest)}*/run.json"))
+    return digest if len(twins) <= 1 else f"{run.path.parent.name}/{digest}"

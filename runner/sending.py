@@ -207,7 +207,10 @@ class Sending:
     def _estimate(self) -> None:
         """Tell what is still to come, and stop. Raises Enough."""
         config, recorder = self._config, self._recorder
-        if not config.estimate or not recorder.counts.pending:
+        if not config.estimate:
+            return
+        if not recorder.counts.pending:
+            self._display.say("estimate: nothing is left to estimate, its wave was the whole run")
             return
         speed = measure(
             self._flow.meter, self._spent, self._gpu, config.cost, now_s=time.monotonic()

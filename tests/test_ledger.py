@@ -68,7 +68,7 @@ def test_each_state_is_counted_once(kit: Kit) -> None:
     kit.fail(failure(rows[3]), failure(rows[4], requests=1))
     assert counted(kit) == Counts(planned=7, ok=1, rejected=1, failed=1, skipped=1, pending=3)
     assert ids(kit) == [name(4), name(6)]  # 2 is made and not judged yet
-    assert losses(kit.run, max_attempts=MOST) == ({"broken": 1}, {"empty": 1})
+    assert losses(kit.run, "online", max_attempts=MOST) == ({"broken": 1}, {"empty": 1})
 
 
 def test_what_is_owed_comes_in_sending_order_and_only_what_is_owed(kit: Kit) -> None:

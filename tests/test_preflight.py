@@ -151,7 +151,7 @@ def test_a_plan_is_brought_to_a_smaller_server_and_back(planned: Planned, rows: 
     assert sum(part.lengths.values()) == 2
     counts = count(run, "online", max_attempts=3)
     assert (counts.planned, counts.skipped, counts.pending) == (12, 8, 4)
-    assert losses(run, max_attempts=3)[1] == {"over_context": 6, "empty_last_turn": 2}
+    assert losses(run, "online", max_attempts=3)[1] == {"over_context": 6, "empty_last_turn": 2}
     assert refit(run, small, max_attempts=3) is None
 
     wide = Limits(context_length=10_000, max_new_tokens=1000)

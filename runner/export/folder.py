@@ -85,9 +85,16 @@ class ExportFolder:
         """Make the folder and be the only process that exports into it.
 
         Raises:
-            ConfigError: it holds something that is no export.
+            ConfigError: it is no folder, or holds something that is no export.
             MachineError: another process exports into it.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(
+                "An export is a folder.",
+                where="--out",
+                found=f"{self.path}: a file",
+                allowed="a folder that is new, empty, or of this very export",
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.manifest.exists() and not self.work.exists() and any(self.path.iterdir()):
             raise ConfigError(

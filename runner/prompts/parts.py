@@ -21,6 +21,7 @@ from runner.prompts.custom import CustomSource
 from runner.prompts.files import open_files
 from runner.prompts.filters import filter_columns, rows_that_pass
 from runner.prompts.hub import HubSource
+from runner.prompts.shape import RowFault
 from runner.prompts.source import PromptSource, RowNumbers, first_rows
 
 
@@ -85,8 +86,17 @@ class PromptPart:
 
     @cached_property
     def columns(self) -> list[str]:
-        """The columns that the first rows have."""
-        return columns_of(first_rows(self.sources[0], PEEKED_ROWS))
+        """The columns that the first rows have. Raises ConfigError when none of them is a row."""
+        rows = first_rows(self.sources[0], PEEKED_ROWS)
+        faults = [row for row in rows if isinstance(row, RowFault)]
+        if rows and len(faults) == len(rows):
+            raise ConfigError(
+                f"None of the first {len(rows)} rows can be read.",
+                where=self._shape_where,
+                found=f"{faults[0].reason}: {faults[0].detail}",
+                next_step="mend the file, or give it the ending that says what it is",
+            )
+        return columns_of(rows)
 
     @cached_property
     def adaptation(self) -> Adaptation:

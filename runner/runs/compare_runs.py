@@ -9,9 +9,9 @@ from rich.console import Console
 
 from runner.errors import ConfigError
 from runner.report.attempts import settings_of
-from runner.rundir import RunDir
+from runner.rundir import RunDir, reference_of
 from runner.runs.command import RUN_HELP, Command, add_json
-from runner.runs.opening import open_run, reference_of
+from runner.runs.opening import open_run
 from runner.runs.screen import fill, new_table, say, say_json, say_table
 from runner.stats import Stats
 from runner.view.comparing import Row, category_rows, reason_rows, result_rows, setting_rows

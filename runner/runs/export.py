@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from runner.conclusion import read_findings
+from runner.errors import ConfigError
 from runner.export import FORMATS, Manifest, Options, Policy, Request, RunInput, export
 from runner.export.policy import check_names, parse_scores, parse_split
 from runner.rundir import RunDir
@@ -19,11 +21,15 @@ from runner.view.figures import thousands
 from runner.view.reading import read_profile
 from runner.view.status import choose_set, read_settings, read_state
 
+NOTHING_EXPORTED = 1
+"""The exit code of an export without a sample: a trainer must not be started on it."""
+
 
 def run_export(arguments: argparse.Namespace, screen: Console) -> int:
     """The command."""
     runs = _inputs([open_run(name, arguments.outputs) for name in arguments.run], arguments.set)
     request = request_of(arguments, _declared(runs))
+    _check_single(request.policy, runs)
     quiet = arguments.json
     manifest = export(
         runs,
@@ -36,7 +42,7 @@ def run_export(arguments: argparse.Namespace, screen: Console) -> int:
         say_json(screen, msgspec.to_builtins(manifest))
     else:
         print_manifest(manifest, arguments.out, screen)
-    return 0
+    return 0 if manifest.counts.exported else NOTHING_EXPORTED
 
 
 def _inputs(runs: Sequence[RunDir], asked: str | None) -> list[RunInput]:
@@ -78,6 +84,22 @@ def _declared(runs: Sequence[RunInput]) -> dict[str, list[str]]:
             for name, one in told.items():
                 found.setdefault(name, []).extend(one.severity)
     return found
+
+
+def _check_single(policy: Policy, runs: Sequence[RunInput]) -> None:
+    """Raises ConfigError for a reason that is found over a whole set: no sample carries it."""
+    for given in runs:
+        for found in read_findings(given.run, given.verdict_set):
+            names = {found.reason, f"{found.validator}.{found.reason}"}
+            for option, words in (("--drop", policy.drop), ("--keep", policy.keep)):
+                for name in names.intersection(words):
+                    raise ConfigError(
+                        "This is found over all samples together; no single one carries it.",
+                        where=option,
+                        found=f"{name}: {found.samples:,} samples of {found.category}",
+                        allowed="reasons of single samples",
+                        next_step="runs show and the report tell which samples it is about",
+                    )
 
 
 def request_of(arguments: argparse.Namespace, declared: dict[str, list[str]]) -> Request:
@@ -219,6 +241,7 @@ Rejected samples are left out; outputs cut by length are kept, and their
 metadata says so. Whoever is not exported is named in DIR/left_out.jsonl, with
 the reason.
 The same command goes on after a kill and does nothing when all is there.
+Exit code 1 when not one sample was exported.
 
   python -m runner.runs export latest --out data
   python -m runner.runs export latest --out data --drop flag --keep loop

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from runner.errors import MachineError
-from runner.rundir import RunDir, RunState
+from runner.rundir import RunDir, RunState, short_id
 from runner.runs.command import Command, add_json
-from runner.runs.opening import all_runs, short_id
+from runner.runs.opening import all_runs
 from runner.runs.screen import fill, new_table, say, say_json, say_table, status_text
 from runner.view.escape import safe_line
 from runner.view.figures import age, compact, per_second, thousands
-from runner.view.status import shown_status
+from runner.view.status import DEAD, shown_status
 
 UNREADABLE = "unreadable"
 WIDE_COLUMNS = 120
@@ -100,6 +100,8 @@ def print_rows(rows: Sequence[Row], screen: Console) -> None:
     numbers = (">done/planned", rejected, ">output", ">tok/s", ">age")
     table = new_table(screen, *first, "=status", *numbers, *last)
     say_table(screen, fill(table, (_cells(row, wide=wide) for row in rows)))
+    if any(row["status"] == DEAD for row in rows):
+        say(screen, ("* at its last report; `show` counts the files", "dim"))
 
 
 def _cells(row: Row, *, wide: bool) -> Sequence[str | Text]:
@@ -119,9 +121,10 @@ def _cells(row: Row, *, wide: bool) -> Sequence[str | Text]:
 def _figures(row: Row) -> Sequence[str | Text]:
     if row["status"] == UNREADABLE:
         return (status_text(UNREADABLE), "-", "-", "-", "-", "-")
+    star = "*" if row["status"] == DEAD else ""
     return (
         status_text(row["status"]),
-        f"{thousands(row['done'])}/{thousands(row['planned'])}",
+        f"{star}{thousands(row['done'])}/{thousands(row['planned'])}",
         thousands(row["rejected"]),
         compact(row["output_tokens"]),
         per_second(row["tokens_per_s"]),
@@ -140,7 +143,8 @@ COMMAND = Command(
     text="""All runs under the outputs folder, newest first.
 
 `dead` is a run that was killed (kill -9, power): nothing that it finished is
-lost, and the same command continues it. The eight characters in the first
+lost, and the same command continues it; its figures are those of its last
+report (`show` counts the files). The eight characters in the first
 column name the run in other commands. `tok/s` are output tokens per second of
 the bulk: canary and probe are left out, warm-up and tail are not.
 

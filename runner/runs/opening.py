@@ -1,10 +1,9 @@
 """From what a person typed to a run directory, and whether a process really works on it."""
 
-import glob
 from pathlib import Path
 
 from runner.errors import ConfigError, MachineError
-from runner.rundir import RunDir, RunState
+from runner.rundir import RunDir, RunState, reference_of, short_id
 from runner.runs.command import OUTPUTS_VARIABLE, RUN_HELP
 from runner.view.status import read_state
 
@@ -50,26 +49,32 @@ def _heartbeat(run: RunDir) -> float:
 def _no_single_run(name: str, outputs: Path, there: list[RunDir], *, several: bool) -> ConfigError:
     shown = ", ".join(f"{run.path.parent.name}/{run.path.name}" for run in there[:8])
     more = f", and {len(there) - 8} more" if len(there) > 8 else ""
+    place = f"looked under {outputs}; for another place: --outputs DIR or {OUTPUTS_VARIABLE}"
+    one_of = f"write TASK/ID: {' or '.join(_exact_names(there)[:8])}"
     return ConfigError(
         "Several runs match." if several else "No run matches.",
         where="RUN",
         found=name,
         allowed=f"{RUN_HELP}; there are: {shown or 'none'}{more}",
-        next_step=f"looked under {outputs}; for another place: --outputs DIR or {OUTPUTS_VARIABLE}",
+        next_step=one_of if several else place,
     )
 
 
-def reference_of(run: RunDir) -> str:
-    """The shortest name that finds a run: its digest, with the task where two tasks share it."""
+def _exact_names(runs: list[RunDir]) -> list[str]:
+    """TASK/ID of each, the ID as short as it can be without meaning another one too."""
+    return [f"{run.path.parent.name}/{_exact_id(run, runs)}" for run in runs]
+
+
+def _exact_id(run: RunDir, runs: list[RunDir]) -> str:
     digest = short_id(run.path.name)
-    twins = list(run.path.parent.parent.glob(f"*/*{glob.escape(digest)}*/run.json"))
-    return digest if len(twins) <= 1 else f"{run.path.parent.name}/{digest}"
+    twins = [r for r in runs if r.path.parent == run.path.parent and digest in r.path.name]
+    return digest if len(twins) == 1 else run.path.name
 
 
-def short_id(name: str) -> str:
-    """The digest that ends a run's folder name: enough to name the run in a command."""
-    digest = name.rpartition("-")[2]
-    return digest if len(digest) == 8 else name
+def name_of(run: RunDir, outputs: Path) -> str:
+    """How a command names this run: shortly, or by its path where it is not under `outputs`."""
+    inside = run.path.parent.parent == outputs.resolve()
+    return reference_of(run) if inside else str(run.path)
 
 
 def need_state(run: RunDir) -> RunState:

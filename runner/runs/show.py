@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from runner.performance import lines, read_performance
-from runner.records import Counts
-from runner.rundir import RunDir
+from runner.records import Counts, SetFinding
+from runner.rundir import RunDir, reference_of
 from runner.runs.command import Command, add_json, add_run
 from runner.runs.compare import compare
-from runner.runs.opening import open_run, reference_of
+from runner.runs.opening import open_run
 from runner.runs.screen import fill, new_table, say, say_json, say_labelled, say_table, status_text
 from runner.view.escape import safe, safe_line
 from runner.view.facts import Facts, Figures, Reason, read_facts
@@ -37,6 +37,7 @@ def run_show(arguments: argparse.Namespace, screen: Console) -> int:
         return 0
     _head(facts, screen)
     _verdicts(facts, screen)
+    _findings(facts, screen)
     _losses(facts, screen)
     _lengths(facts, screen)
     _files(run, facts, screen)
@@ -114,7 +115,8 @@ def _verdicts(facts: Facts, screen: Console) -> None:
     say(screen, "")
     samples, reasons = facts.whole.samples, facts.whole.reasons
     if not reasons:
-        what = "No check failed" if samples else "No verdicts yet"
+        passed = "No check failed on a sample" if facts.findings else "No check failed"
+        what = passed if samples else "No verdicts yet"
         say(screen, (f"{what} (set {facts.verdict_set}, {plural(samples, 'sample')}).", "dim"))
         return
     title = f"Verdicts of set {safe_line(facts.verdict_set)} on {plural(samples, 'sample')}"
@@ -129,6 +131,33 @@ def _verdict_row(one: Reason, samples: int) -> tuple[str | Text, ...]:
         safe_line(one.reason or "-"),
         thousands(one.count),
         share(one.count, samples),
+    )
+
+
+def _findings(facts: Facts, screen: Console) -> None:
+    """What was found over the whole set, which no verdict on a sample tells."""
+    if not facts.findings:
+        if facts.whole.samples and not facts.concluded:
+            text = "Not looked at as a whole set yet (duplicates ...); that comes at a run's end."
+            say(screen, (text, "dim"))
+        return
+    say(screen, "")
+    title = "Found over the whole set (no single sample carries these)"
+    columns = ("severity", "validator", "reason", "category", ">samples", ">share", "detail")
+    table = new_table(screen, *columns, title=title)
+    say_table(screen, fill(table, map(_finding_row, facts.findings)))
+
+
+def _finding_row(one: SetFinding) -> tuple[str | Text, ...]:
+    examples = f"such as {', '.join(one.examples)}" if one.examples else ""
+    return (
+        Text(one.severity, _SEVERITY_STYLES.get(one.severity, "")),
+        safe_line(one.validator),
+        safe_line(one.reason or "-"),
+        safe_line(one.category or "-"),
+        thousands(one.samples),
+        f"{one.share:.1%}" if one.samples else "-",
+        safe_line(one.detail or examples),
     )
 
 
@@ -229,8 +258,9 @@ COMMAND = Command(
 
 The accounting line must balance: each planned sample is ok, rejected, failed,
 skipped or pending. `cut` is the share that reached max_new_tokens before the
-model had ended by itself. Tokens/s are those of the bulk, canary and probe left out,
-warm-up and tail included; `steady` is the speed between the two.
+model had ended by itself. Tokens/s are those of the bulk, canary and probe left
+out, warm-up and tail included; `steady` is the speed between the two. What is
+found over the whole set (equal outputs, lengths) is no single sample's.
 
   python -m runner.runs show latest
   python -m runner.runs show 1f6cad1c --json | jq .counts

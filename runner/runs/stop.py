@@ -10,9 +10,9 @@ from rich.console import Console
 
 from runner.errors import ConfigError, MachineError
 from runner.records import RunStatus
-from runner.rundir import RunDir, RunState
+from runner.rundir import RunDir, RunState, reference_of
 from runner.runs.command import Command, add_run
-from runner.runs.opening import need_state, open_run, reference_of
+from runner.runs.opening import need_state, open_run
 from runner.runs.screen import say
 from runner.view.figures import duration, thousands
 from runner.view.status import is_dead, lock_holder, lock_is_held

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from runner.ledger import sample_keying
 from runner.records import Counts, Judgement, RunStatus
-from runner.rundir import RunDir, RunState
+from runner.rundir import RunDir, RunState, reference_of
 from runner.runs.command import Command, add_run
-from runner.runs.opening import open_run, reference_of
+from runner.runs.opening import open_run
 from runner.runs.screen import fill, new_table, say, status_text
 from runner.runs.show import accounting_line
 from runner.shards import ShardReader
@@ -152,9 +152,11 @@ def line_of(glance: Glance) -> str:
     if glance.state is None:
         return f"{glance.status}: no run.json yet"
     counts = glance.counts
+    report = " at last report" if glance.status == DEAD else ""
     return (
-        f"{glance.status}: {glance.finished:,}/{counts.planned:,}, {counts.rejected:,} rejected, "
-        f"{counts.failed:,} failed, {thousands(glance.state.tokens.output)} output tokens, "
+        f"{glance.status}: {glance.finished:,}/{counts.planned:,}{report}, "
+        f"{counts.rejected:,} rejected, {counts.failed:,} failed, "
+        f"{thousands(glance.state.tokens.output)} output tokens, "
         f"{_speed(glance) if glance.status == RunStatus.RUNNING else _overall(glance)}"
     )
 
@@ -184,7 +186,9 @@ def picture(glance: Glance, screen: Console) -> RenderableType:
         ),
         Text(safe_line(state.reason)) if state.reason else Text(""),
         _bar(glance, screen),
-        accounting_line(counts),
+        accounting_line(counts).append(
+            "  at last report" if glance.status == DEAD else "", style="dim"
+        ),
         Text(
             f"{thousands(state.tokens.output)} output tokens   now {_speed(glance)}   "
             f"overall {_overall(glance)}"

@@ -118,7 +118,8 @@ def close_parent(sweep_dir: Path, *, uri: str, say: Say) -> None:
     except (UnreachableError, RefusedError, GoneError, OSError) as error:
         say(f"tracking: the sweep's parent run could not be ended ({error})")
         return
-    say(_where_to_compare(state, jobs, uri=uri))
+    if sum(1 for job in jobs if job.mlflow_run_id) > 1:
+        say(_where_to_compare(state, jobs, uri=uri))
 
 
 def _advice(sweep_dir: Path) -> dict[str, str]:
@@ -207,7 +208,7 @@ def figure_series(jobs: Sequence[SweepJob]) -> Mapping[str, Mapping[str, float |
 
 
 def _where_to_compare(state: TrackingState, jobs: Sequence[SweepJob], *, uri: str) -> str:
-    ids = [job.mlflow_run_id for job in jobs if job.mlflow_run_id] or [state.mlflow_run_id]
+    ids = [job.mlflow_run_id for job in jobs if job.mlflow_run_id]
     url = compare_url(uri, experiment_id=state.experiment_id, mlflow_run_ids=ids)
     if uri.startswith("http"):
         return f"compare: {url}"

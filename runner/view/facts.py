@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from runner import ledger
+from runner.conclusion import is_concluded, read_findings
 from runner.ledger import account, losses, read_request
 from runner.plansummary import OverContext, read_summary
-from runner.records import Counts, Record
+from runner.records import Counts, Record, SetFinding
 from runner.rundir import RunDir, RunState
 from runner.stats import LENGTH_NAMES, CategoryStats, Distribution, Stats
 from runner.view.status import choose_set, read_settings, read_state, shown_status
@@ -55,7 +56,9 @@ class Figures(Record, frozen=True, kw_only=True):
 
 class Facts(Record, frozen=True, kw_only=True):
     """What is known of a run. `state` is None without a run.json; `planned` is false while there
-    is no whole plan. `unplanned` samples lie in the shards and the plan does not want them."""
+    is no whole plan. `unplanned` samples lie in the shards and the plan does not want them.
+    `findings` are those over the whole set, which no single sample carries; `concluded` is false
+    while nothing has looked for them."""
 
     path: str
     run_id: str
@@ -68,6 +71,8 @@ class Facts(Record, frozen=True, kw_only=True):
     unplanned: int
     whole: Figures
     categories: dict[str, Figures]
+    findings: list[SetFinding]
+    concluded: bool
     failures: dict[str, int]
     skips: dict[str, int]
     over_context: dict[str, OverContext]
@@ -95,7 +100,7 @@ def read_facts(run: RunDir, *, verdict_set: str | None = None, stats: Stats | No
     accounts = account(run, name, max_attempts=max_attempts)
     stats = fold(run, name) if stats is None else stats
     whole = stats.all()
-    lost = losses_of(run, max_attempts)
+    lost = losses_of(run, name, max_attempts)
     return Facts(
         path=str(run.path),
         run_id=state.run_id if state else run.path.name,
@@ -108,6 +113,8 @@ def read_facts(run: RunDir, *, verdict_set: str | None = None, stats: Stats | No
         unplanned=accounts.unplanned,
         whole=figures_of(whole),
         categories={key: figures_of(one) for key, one in sorted(stats.categories.items())},
+        findings=read_findings(run, name),
+        concluded=is_concluded(run, name),
         failures=lost.failed,
         skips=lost.skipped,
         over_context={
@@ -164,9 +171,9 @@ class Losses(NamedTuple):
     skipped: dict[str, int]
 
 
-def losses_of(run: RunDir, max_attempts: int) -> Losses:
+def losses_of(run: RunDir, verdict_set: str, max_attempts: int) -> Losses:
     """Count the reasons behind `failed` and `skipped` of the accounting line."""
-    failed, skipped = losses(run, max_attempts=max_attempts)
+    failed, skipped = losses(run, verdict_set, max_attempts=max_attempts)
     return Losses(_ranked(failed), _ranked(skipped))
 
 

@@ -10,6 +10,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from runner import cli
+from tests.e2e.conftest import Outputs
 
 CASES = {
     "sampling.temprature=1": ("temprature", "temperature"),
@@ -90,3 +91,18 @@ def test_an_outputs_folder_that_cannot_be_made_is_our_side(tmp_path: Path) -> No
     assert code == 1, text
     assert "Traceback" not in text
     assert str(tmp_path / "file") in text
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [('{"a": 1, "b": 3}', "found   columns a, b"), ("{not json", "not_json: row 0, byte 0")],
+)
+def test_rows_that_nothing_can_read_start_no_server(line: str, told: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(f"{line}\n")
+    outputs = Outputs(tmp_path / "outputs")
+    ended = outputs.run("category=own", "source=file", f"source.path={rows}")
+    assert ended.code == 2
+    assert told in ended.text
+    assert "starting server" not in ended.text
+    assert not outputs.runs

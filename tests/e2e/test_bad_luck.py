@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runner.rundir import reference_of
 from tests.e2e.conftest import Outputs, attach, prompt_file, wait_for
 
 Fake = Callable[..., str]
@@ -99,6 +100,7 @@ def test_a_second_process_on_the_same_run_is_told_and_changes_nothing(
     assert second.code == 1
     assert "Another process is working on this run" in second.text
     assert str(process.pid) in second.text
+    assert f"runs stop {reference_of(outputs.runs[0])}" in second.text
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 0, text
     assert outputs.state().attempts == 1

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from runner.rundir import reference_of
 from tests.e2e.conftest import Outputs
 
 
@@ -64,3 +65,24 @@ def test_a_prompt_longer_than_the_context_is_accounted_for(
     ended = outputs.run("source=file", f"source.path={rows}", "sampling=greedy")
     assert ended.code == 0, ended.text
     assert "planned 4 = ok 1 + rejected 0 + failed 0 + skipped 3 + pending 0" in ended.text
+
+
+def test_a_smaller_plan_owes_nothing_and_starts_no_server(outputs: Outputs) -> None:
+    job = ["category.count=3", "sampling=greedy"]
+    assert outputs.run(*job, "category.n=2").code == 0
+    ended = outputs.run(*job, "category.n=1")
+    assert ended.code == 0
+    assert "nothing is owed: no server is started" in ended.text
+    assert "starting server" not in ended.text
+    assert "planned 3 = ok 3" in ended.text
+    assert "3 samples that the plan does not ask for any more" in ended.text
+    assert outputs.state().launches == 1
+
+
+def test_a_run_whose_digest_another_task_shares_is_named_with_its_task(outputs: Outputs) -> None:
+    job = ["category.count=2", "sampling=greedy"]
+    assert outputs.run(*job).code == 0
+    ended = outputs.run(*job, "task_name=other")
+    assert ended.code == 0
+    (run,) = (run for run in outputs.runs if run.path.parent.name == "other")
+    assert reference_of(run) == f"other/{run.path.name[-8:]}"

@@ -62,6 +62,7 @@ USABLE = {
     "lost_think_close",
     "stop_in_middle",
     "retracted",
+    "other_weights",
 }
 FAULTY = {
     "abort_200": ("unusable", "abort"),

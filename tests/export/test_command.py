@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from runner.records import SetFinding
 from tests.export.conftest import lines
 from tests.runs.conftest import MIXED, MakeRun, RunCommand, Spec
 
@@ -90,3 +91,27 @@ def test_two_tasks_with_a_run_of_one_name(
     assert done.code == 0, done.err
     ids = [row["id"] for row in lines(tmp_path / "data" / "train")]
     assert [one.split("/")[0] for one in ids] == ["day", "night"]
+
+
+@pytest.mark.usefixtures("mixed")
+def test_an_export_of_nothing_is_exit_1(runs: RunCommand, tmp_path: Path) -> None:
+    done = runs("export", "latest", "--out", str(tmp_path / "data"), "--category", "B9")
+    assert done.code == 1
+    assert "samples 5 = exported 0 + left out 5" in done.out
+
+
+@pytest.mark.parametrize("option", ["--drop", "--keep"])
+@pytest.mark.parametrize("name", ["same_output", "duplicates.same_output"])
+def test_what_is_found_over_the_whole_set_is_no_choice_of_samples(
+    make_run: MakeRun, runs: RunCommand, tmp_path: Path, option: str, name: str
+) -> None:
+    run = make_run(MIXED)
+    found = SetFinding(
+        validator="duplicates", reason="same_output", category="B4", samples=2, share=0.5
+    )
+    (run.verdicts("online") / "set.json").write_bytes(msgspec.json.encode([found]))
+    done = runs("export", "latest", "--out", str(tmp_path / "data"), option, name)
+    assert done.code == 2
+    assert "no single one carries it" in done.err
+    assert "2 samples of B4" in done.err
+    assert not (tmp_path / "data").exists()

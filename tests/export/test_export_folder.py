@@ -221,5 +221,5 @@ def test_a_place_that_is_no_folder_is_told(
     make_run: MakeRun, tmp_path: Path, exported: Export
 ) -> None:
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(MachineError, match="could not write an export"):
+    with pytest.raises(ConfigError, match="An export is a folder"):
         exported(make_run([Spec(0)]))

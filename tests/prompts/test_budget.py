@@ -112,7 +112,7 @@ def state(outputs: Path) -> dict[str, object]:
 
 
 def test_a_run_stops_at_its_budget_and_a_larger_one_continues_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = (
         "category.count=12", "sampling.max_new_tokens=24", "sampling.ignore_eos=true",
@@ -127,6 +127,7 @@ def test_a_run_stops_at_its_budget_and_a_larger_one_continues_it(
     assert counts["pending"] == 0
     assert 0 < counts["skipped"] < 12
     assert first["tokens"]["output"] <= 120
+    assert f"skipped: budget {counts['skipped']}" in capsys.readouterr().out
     assert run(monkeypatch, *base, "budget.output_tokens=120") == 0
     assert state(tmp_path)["attempts"] == 1
     assert run(monkeypatch, *base, "budget.output_tokens=null") == 0
