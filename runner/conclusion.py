@@ -29,6 +29,11 @@ def read_findings(run: RunDir, verdict_set: str) -> list[SetFinding]:
     return msgspec.json.decode(path.read_bytes(), type=list[SetFinding]) if path.is_file() else []
 
 
+def is_concluded(run: RunDir, verdict_set: str) -> bool:
+    """Whether the set-level checks of a set were ever done; they come when it has all samples."""
+    return (run.verdicts(verdict_set) / SET_FILE).is_file()
+
+
 def check(
     limits: Mapping[str, str],
     stats: Stats,

@@ -206,11 +206,15 @@ def _severities(where: str, validator: Validator, chosen: dict[str, str]) -> dic
 
 
 def override_validators(
-    entries: Mapping[str, Any], overrides: Sequence[str], conf: str
+    entries: Mapping[str, Any],
+    overrides: Sequence[str],
+    conf: str,
+    *,
+    config_dir: Path | None = None,
 ) -> dict[str, Any]:
     """A validator mapping with command-line overrides in Hydra's own grammar applied to it:
-    `validators=NAME` takes a set of the config tree `conf` instead, `validators.X.Y=Z` and
-    `~validators.X` change one.
+    `validators=NAME` takes a set of the config tree `conf` instead, or of `config_dir` as Hydra's
+    `--config-dir` does, `validators.X.Y=Z` and `~validators.X` change one.
 
     Raises:
         ConfigError: an override that cannot be read, or is about something else.
@@ -221,11 +225,13 @@ def override_validators(
         raise ConfigError(
             "An override cannot be read.", found=str(error).splitlines()[0]
         ) from error
+    if config_dir is not None and not config_dir.is_dir():
+        raise ConfigError("There is no such folder.", where="--config-dir", found=str(config_dir))
     chosen = OmegaConf.create(dict(entries))
     for one in sorted(parsed, key=lambda o: o.key_or_group != "validators"):
         key, value = one.key_or_group, one.value()
         if key == "validators" and not one.is_delete():
-            chosen = _validator_group(str(value), conf)
+            chosen = _validator_group(str(value), conf, config_dir)
         elif key.startswith("validators.") and one.is_delete():
             _drop(chosen, key.removeprefix("validators."))
         elif key.startswith("validators."):
@@ -242,12 +248,15 @@ def override_validators(
     return {str(name): entry for name, entry in plain.items()}
 
 
-def _validator_group(name: str, conf: str) -> DictConfig:
+def _validator_group(name: str, conf: str, config_dir: Path | None) -> DictConfig:
+    more = [] if config_dir is None else [config_dir.resolve()]
     try:
         with initialize_config_dir(conf, version_base="1.3"):
-            composed = compose(f"validators/{name}").validators
-    except MissingConfigException as error:
-        sets = sorted(path.stem for path in Path(conf, "validators").glob("*.yaml"))
+            # Not as the primary config: Hydra looks for that one in `conf` only.
+            composed = compose(overrides=[*map(_search, more), f"+validators={name}"])
+    except (MissingConfigException, OverrideParseException) as error:
+        folders = [Path(conf), *more]
+        sets = sorted(path.stem for one in folders for path in one.glob("validators/*.yaml"))
         raise ConfigError(
             "There is no such validator set.",
             where="validators",
@@ -255,7 +264,13 @@ def _validator_group(name: str, conf: str) -> DictConfig:
             allowed=", ".join(sets),
         ) from error
     OmegaConf.set_struct(composed, False)
-    return composed  # type: ignore[no-any-return]
+    return OmegaConf.create(composed.get("validators") or {})
+
+
+def _search(folder: Path) -> str:
+    """The override that has Hydra look in this folder too."""
+    quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+    return f"hydra.searchpath=['file://{quoted}']"
 
 
 def _drop(chosen: DictConfig, path: str) -> None:

@@ -20,6 +20,7 @@ from runner.ledger import account, fold, open_samples, read_judgements
 from runner.records import Record, RunStatus, Sample
 from runner.rundir import RunDir, RunState, Tokens
 from runner.superseded import Superseded, supersede
+from runner.view.findings import whole_set_error
 
 FIELDS = tuple(
     field.encode_name
@@ -44,7 +45,8 @@ def choose(
     """The current samples with this failed check and these values, in the order of writing.
 
     Raises:
-        ConfigError: there is no such key, or no sample with this reason.
+        ConfigError: there is no such key, or no sample with this reason; another one where the
+            reason is found over the whole set.
     """
     unknown = [key for key in where if key not in FIELDS]
     if unknown:
@@ -62,7 +64,7 @@ def choose(
         if reason is None or any(v.reason == reason for v in failed):
             at_fault[judgement.sample_id] = any(v.severity == "reject" for v in failed)
     if reason is not None and not seen[reason]:
-        raise ConfigError(
+        raise whole_set_error(run, verdict_set, reason) or ConfigError(
             "No sample has this reason.",
             where="--reason",
             found=reason,

@@ -160,6 +160,23 @@ def test_the_command_makes_a_set_and_compares_it(
     assert "+365" in capsys.readouterr().out
 
 
+def test_a_set_of_the_users_own(
+    made: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "my 'conf'" / "validators" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("defaults: [default]\nagain: {_target_: validators.finish.Finish}\n")
+    arguments = ["validate", str(made.path), "--config-dir", str(own.parent.parent)]
+    assert main([*arguments, "validators=mine", "--processes", "1"]) == 0
+    verdicts = judgements_of(made, "rejudged")["B4-0-0"].verdicts
+    assert {"again", "finish", "vocab"} <= set(verdicts)
+    assert main([*arguments, "validators=other", "--processes", "1"]) == 2
+    assert "default, mine, strict" in capsys.readouterr().err
+    nowhere = ["validate", str(made.path), "--config-dir", str(tmp_path / "nowhere")]
+    assert main([*nowhere, "--processes", "1"]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("overrides", "what"),
     [

@@ -3,7 +3,9 @@
 Covers: different prompts with the same output ids; the same prompt in several rows; several samples
 of one prompt (n > 1) that came out equal, which greedy sampling always does. Short outputs are left
 out: "4" and its stop are right more than once.
-Does not cover: outputs that are nearly the same.
+Does not cover: outputs that are nearly the same; single samples: these reasons are found when all
+samples are there and lie in `set.json` of the verdict set, so `runs show` and the report list them
+with some ids, gates measure them, and `decode`, `requeue` and `export` cannot choose by them.
 
 Works on hashes from the judgements: 16 bytes a sample are held (a 64-bit hash of the output and
 one of the prompt), and what they find equal is compared by 128 bits when the examples are read.

@@ -48,8 +48,15 @@ def cards(data: ReportData) -> list[Card]:
         Card("-" if speed is None else f"{speed:,.0f}", "output tokens/s", took),
         Card(share(whole.finish["length"], samples), "cut by length", _of(whole.finish["length"])),
         Card(share(whole.rejected, samples), "rejected", _of(whole.rejected)),
-        Card(share(whole.flagged, samples), "flagged", _of(whole.flagged)),
+        Card(share(whole.flagged, samples), "flagged", _flagged(data)),
     ]
+
+
+def _flagged(data: ReportData) -> str:
+    """Only samples with a flag of their own: findings over the whole set are no sample's."""
+    apart = any(one.severity == "flag" for one in data.findings)
+    own = _of(data.stats.all().flagged)
+    return f"{own}; findings over the whole set apart" if apart else own
 
 
 def _of(count: int) -> str:

@@ -98,6 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="python -m runner.runs",
+        allow_abbrev=False,
         description="Look at finished and running runs; the installed name is rawtok-runs.",
         epilog=f"RUN is {RUN_HELP}. Example: python -m runner.runs decode latest --shortest 2",
     )
@@ -105,6 +106,7 @@ def make_parser() -> argparse.ArgumentParser:
     for command in COMMANDS.values():
         one = commands.add_parser(
             command.name,
+            allow_abbrev=False,
             help=command.summary,
             description=command.text,
             formatter_class=argparse.RawDescriptionHelpFormatter,

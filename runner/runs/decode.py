@@ -1,7 +1,8 @@
 """`decode`: samples as text, and whether each is whole."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,10 +17,12 @@ from runner.runs.opening import open_run
 from runner.runs.sample_print import Look, print_sample
 from runner.runs.screen import say, say_json
 from runner.shards import ShardReader
-from runner.view.escape import safe_line
+from runner.view.escape import safe, safe_line
+from runner.view.findings import whole_set_error
 from runner.view.picks import (
     DEFAULT_ASKS,
     Ask,
+    Candidate,
     Pick,
     Selection,
     choose,
@@ -28,9 +31,13 @@ from runner.view.reading import judgement_of, load_decoder, read_candidates, rea
 from runner.view.sample_view import SampleView, Stretch, view_of
 from runner.view.status import choose_set, read_state
 
+UNKNOWN = "the plan has no such id"
+"""Why a sample is missing that can never come: the id is wrong."""
+
 
 def run_decode(arguments: argparse.Namespace, screen: Console) -> int:
-    """The command. Exit 1 when something that was named is not there."""
+    """The command. Exit 1 when a sample that was named is not there yet or failed, 2 when there
+    can be none of that name."""
     run = open_run(arguments.run, arguments.outputs)
     state = read_state(run)
     verdict_set = choose_set(run, state, arguments.set)
@@ -40,16 +47,50 @@ def run_decode(arguments: argparse.Namespace, screen: Console) -> int:
         for ask in asks
     ]
     named = all(ask.kind in ("id", "row") for ask in asks)
-    candidates = () if named else read_candidates(run, verdict_set)
-    picks = choose(selections, candidates, category=arguments.category)
+    seen = _Seen(() if named else read_candidates(run, verdict_set))
+    picks = choose(selections, seen, category=arguments.category)
+    if not named and arguments.category and arguments.category not in seen.categories:
+        raise _unknown_category(arguments.category, seen)
+    empty = [str(one.ask.value) for one in selections if one.ask.kind == "reason" and one.is_empty]
+    errors = [whole_set_error(run, verdict_set, reason) for reason in empty]
     notes = [note for selection in selections if (note := selection.left_out)]
     if not picks:
-        raise _nothing(run, notes)
-    missing = show_picks(picks, run, verdict_set, arguments, screen)
+        raise next(filter(None, errors), None) or _nothing(run, notes, seen if empty else None)
+    exit_code = show_picks(picks, run, verdict_set, arguments, screen)
     if not arguments.json:
         for note in notes:
             say(screen, (safe_line(note), "dim"))
-    return 1 if missing else 0
+        for error in filter(None, errors):
+            say(screen, (safe(str(error)), "dim"))
+    return exit_code
+
+
+class _Seen:
+    """Lets the candidates pass once, and counts what they have."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self._candidates = candidates
+        self.categories: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for candidate in self._candidates:
+            self.categories[candidate.category] += 1
+            self.reasons.update(candidate.reasons)
+            yield candidate
+
+
+def _named(counted: Counter[str]) -> str:
+    return ", ".join(f"{name} ({n:,})" for name, n in counted.most_common()) or "none"
+
+
+def _unknown_category(category: str, seen: _Seen) -> ConfigError:
+    return ConfigError(
+        "No sample is of this category.",
+        where="--category",
+        found=category,
+        allowed=_named(seen.categories),
+    )
 
 
 def show_picks(
@@ -59,18 +100,19 @@ def show_picks(
     arguments: argparse.Namespace,
     screen: Console,
 ) -> int:
-    """Show each; gives how many are not in the shards."""
+    """Show each. 1 where one is not in the shards, 2 where the plan does not even know it."""
     profile, decoder = read_profile(run), load_decoder(run)
     samples = ShardReader(run.samples, keying=sample_keying)
     verdicts = ShardReader(run.verdicts(verdict_set), keying=sample_keying)
     chars = 0 if arguments.full else arguments.chars
     look = Look(chars=chars, prompt=not arguments.no_prompt, ids=arguments.ids)
-    missing = 0
+    exit_code = 0
     for pick in picks:
         line, judged = samples.get(pick.sample_id), verdicts.get(pick.sample_id)
         if line is None:
-            missing += 1
-            _say_missing(pick, run, arguments, screen)
+            why = why_missing(pick.sample_id, run)
+            exit_code = max(exit_code, 2 if why == UNKNOWN else 1)
+            _say_missing(pick, why, arguments, screen)
             continue
         view = view_of(msgspec.json.decode(line, type=Sample), profile, decoder)
         judgement = judgement_of(view.sample, judged)
@@ -78,7 +120,7 @@ def show_picks(
             say_json(screen, as_json(view, pick, judgement, prompt=look.prompt))
         else:
             print_sample(screen, view, pick=pick, judgement=judgement, look=look)
-    return missing
+    return exit_code
 
 
 def _ids_of(ask: Ask, run: RunDir) -> Iterable[str]:
@@ -90,17 +132,18 @@ def _ids_of(ask: Ask, run: RunDir) -> Iterable[str]:
     return ()
 
 
-def _nothing(run: RunDir, notes: list[str]) -> ConfigError:
+def _nothing(run: RunDir, notes: list[str], seen: _Seen | None) -> ConfigError:
+    """`seen` where a reason was asked for that nobody has."""
     return ConfigError(
         "There is no sample to show.",
         where=str(run.path),
         found="; ".join(notes) or "nothing",
+        allowed=f"reasons of this set: {_named(seen.reasons)}" if seen else "",
         next_step="python -m runner.runs show tells how many samples there are and why they failed",
     )
 
 
-def _say_missing(pick: Pick, run: RunDir, arguments: argparse.Namespace, screen: Console) -> None:
-    why = why_missing(pick.sample_id, run)
+def _say_missing(pick: Pick, why: str, arguments: argparse.Namespace, screen: Console) -> None:
     if arguments.json:
         say_json(screen, {"sample_id": pick.sample_id, "why": pick.why, "missing": why})
     else:
@@ -114,7 +157,7 @@ def why_missing(sample_id: str, run: RunDir) -> str:
         (one for one in read_plan(run) if one.sample_id == sample_id), None
     )
     if planned is None:
-        return "the plan has no such id"
+        return UNKNOWN
     if planned.skip:
         return f"skipped, {planned.skip}"
     failure = read_failures(run).get(sample_id)

@@ -30,6 +30,8 @@ def run_report(arguments: argparse.Namespace, screen: Console) -> int:
     path = run.path / REPORT_NAME
     shown = plural(len(data.samples), "sample")
     say(screen, f"{path}  ({bytes_text(path.stat().st_size)}, {shown} shown)")
+    if not data.facts.whole.samples:
+        say(screen, "The run has no judged samples yet.")
     if data.note:
         say(screen, f"No sample could be decoded: {safe(data.note)}")
     return 0

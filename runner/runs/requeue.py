@@ -86,7 +86,7 @@ COMMAND = Command(
 again, under the same ids with `try` + 1. The old ones stay in the shards and
 are named in samples/superseded.jsonl; readers and exports pass over them.
 
-  python -m runner.runs requeue latest --reason unassigned_id
+  python -m runner.runs requeue latest --reason unassigned
   python -m runner.runs requeue latest --where launch=3 --where category=B4
 
 KEY is one of:

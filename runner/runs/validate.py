@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import time
+from pathlib import Path
 
 from rich.console import Console
 
@@ -28,7 +29,9 @@ def run_validate(arguments: argparse.Namespace, screen: Console) -> int:
     own = choose_set(run, read_state(run), None)
     _check_name(arguments.set, own)
     settings = read_settings(run)
-    entries = override_validators(settings.validators, arguments.overrides, CONF)
+    entries = override_validators(
+        settings.validators, arguments.overrides, CONF, config_dir=arguments.config_dir
+    )
     began = time.monotonic()
     made = rejudge(
         read_settings(run, entries),
@@ -76,6 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="validators=strict, validators.NAME.KEY=VALUE, ~validators.NAME",
     )
     parser.add_argument(
+        "--config-dir",
+        metavar="DIR",
+        type=Path,
+        help="a folder with sets of your own, DIR/validators/NAME.yaml",
+    )
+    parser.add_argument(
         "--set", metavar="NAME", default=SET_NAME, help=f"the new set's name ({SET_NAME})"
     )
     parser.add_argument(
@@ -95,6 +104,7 @@ both sets are compared by reason.
   python -m runner.runs validate latest
   python -m runner.runs validate latest validators=strict --set strict
   python -m runner.runs validate latest ~validators.answer
+  python -m runner.runs validate latest --config-dir myconf validators=mine
   python -m runner.runs show latest --set strict
   python -m runner.runs show latest --compare strict
 """,

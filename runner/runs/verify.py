@@ -8,7 +8,7 @@ from rich.console import Console
 
 from runner.runs.checks import Checked, Fault, Report, check_run
 from runner.runs.command import Command, add_json, add_run
-from runner.runs.opening import open_run
+from runner.runs.opening import name_of, open_run
 from runner.runs.screen import fill, new_table, say, say_json, say_table
 from runner.runs.show import accounting_line
 from runner.view.escape import safe_line
@@ -20,15 +20,16 @@ MAX_SHOWN = 50
 
 def run_verify(arguments: argparse.Namespace, screen: Console) -> int:
     """The command: 0 all is well, 1 something is wrong."""
-    report = check_run(open_run(arguments.run, arguments.outputs), full=arguments.full)
+    run = open_run(arguments.run, arguments.outputs)
+    report = check_run(run, full=arguments.full)
     if arguments.json:
         say_json(screen, {**msgspec.to_builtins(report), "ok": report.ok})
     else:
-        _print(report, screen)
+        _print(report, name_of(run, arguments.outputs), screen)
     return 0 if report.ok else 1
 
 
-def _print(report: Report, screen: Console) -> None:
+def _print(report: Report, name: str, screen: Console) -> None:
     say(screen, (safe_line(report.run_id), "bold"), "  (running)" if report.live else "")
     columns = ("looked at", ">shards", ">frames", ">records", ">JSON", ">open tail")
     table = new_table(screen, *columns)
@@ -47,9 +48,9 @@ def _print(report: Report, screen: Console) -> None:
     if report.ok:
         say(screen, ("All is well.", "bold green"))
     else:
-        say(
-            screen, (f"{plural(len(report.problems), 'problem')}. Nothing was changed.", "bold red")
-        )
+        problems = plural(len(report.problems), "problem")
+        say(screen, (f"{problems}. Nothing was changed.", "bold red"))
+        say(screen, f"Damaged files are mended by: python -m runner.runs repair {safe_line(name)}")
 
 
 def _row(one: Checked) -> tuple[str, ...]:
@@ -97,6 +98,8 @@ counts; then every sample: ids within the vocabulary, counts that agree with
 the ids, an id that the plan knows with the same prompt, no id twice; then
 that the accounting balances. Changes nothing. Exit 1 when something is wrong.
 A live run is checked up to its last whole frame.
+
+Damaged files are mended by `repair`.
 
   python -m runner.runs verify latest
   python -m runner.runs verify latest --full --json | jq .problems

@@ -135,6 +135,11 @@ class Selection:
             return f"{what}: {plural(count, 'sample')}, {shown:,} shown; --limit 0 shows all"
         return "" if self.picks() else f"{what}: no sample"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was chosen."""
+        return not self.picks()
+
 
 def _key_of(kind: str, seed: int) -> Callable[[Candidate], int]:
     """The lower the sooner chosen. Random is by hash: the same seed gives the same samples, also

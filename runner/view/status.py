@@ -46,13 +46,14 @@ def read_state(run: RunDir) -> RunState | None:
 
 
 def choose_set(run: RunDir, state: RunState | None, asked: str | None) -> str:
-    """The verdict set to read: the one asked for, else the run's own.
+    """The verdict set to read: the one asked for, else the run's own, which may still be empty.
 
     Raises:
         ConfigError: the run has no such set.
     """
-    if asked is None:
-        return state.validator_set if state else DEFAULT_SET
+    own = state.validator_set if state else DEFAULT_SET
+    if asked is None or asked == own:
+        return own
     if not run.verdicts(asked).is_dir():
         there = sorted(path.name for path in (run.path / "verdicts").glob("*"))
         raise ConfigError(

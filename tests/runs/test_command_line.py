@@ -56,7 +56,8 @@ def test_overrides_of_validate_stand_anywhere_behind_the_run(words):
 @pytest.mark.parametrize(
     "argv",
     [[], ["nope"], ["show"], ["list", "--nope"], ["show", "latest", "x=1"],
-     ["validate", "latest", "--nope", "x=1"]],
+     ["validate", "latest", "--nope", "x=1"], ["merge", "latest", "--out", "x"],
+     ["show", "latest", "--comp", "x"]],
 )  # fmt: skip
 def test_a_wrong_command_exits_2(argv, capsys):
     with pytest.raises(SystemExit) as end:

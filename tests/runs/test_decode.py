@@ -161,13 +161,26 @@ def test_many_ids_are_clipped(run, runs):
         ("B4-5-0", "failed after 4 requests, unparsable: the answer was no JSON"),
         ("B4-6-0", "skipped, over_context: 9,000 prompt tokens"),
         ("B4-7-0", "not generated yet"),
-        ("B9-1-0", "the plan has no such id"),
     ],
 )
 def test_a_sample_that_is_not_there_is_explained(run, runs, sample_id, why):
     ran = runs("decode", "latest", "--id", sample_id)
     assert ran.code == 1
     assert ran.out == f"{sample_id}  no sample: {why}\n\n"
+
+
+def test_an_id_that_the_plan_does_not_know_is_a_wrong_command(run, runs):
+    ran = runs("decode", "latest", "--id", "B9-1-0", "--id", "B4-0-0")
+    assert ran.code == 2
+    assert "B9-1-0  no sample: the plan has no such id\n\nB4-0-0" in ran.out
+    assert runs("decode", "latest", "--row", "99999").code == 2
+
+
+def test_a_category_that_there_is_not_names_those_there_are(run, runs):
+    ran = runs("decode", "latest", "--category", "B9")
+    assert ran.code == 2
+    assert "No sample is of this category" in ran.err
+    assert "B4 (4), B5 (1)" in ran.err
 
 
 def test_a_missing_sample_is_a_json_line_too(run, runs):
@@ -179,6 +192,7 @@ def test_nothing_to_show_exits_2(run, runs):
     ran = runs("decode", "latest", "--reason", "no_such_reason")
     assert ran.code == 2
     assert "--reason no_such_reason: no sample" in ran.err
+    assert "length_in_think (1), unassigned (1)" in ran.err
 
 
 def test_the_limit_says_what_it_left_out(run, runs):

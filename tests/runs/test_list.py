@@ -41,6 +41,13 @@ def test_a_killed_run_is_dead(make_run, runs):
     assert json.loads(runs("list", "--json").out)["status"] == "dead"
 
 
+def test_the_figures_of_a_killed_run_are_marked_as_old(make_run, runs):
+    make_run([Spec(0)], status=RunStatus.RUNNING, pid=2**22 + 1)
+    _, line, note = runs("list").out.splitlines()
+    assert "*1/1" in line
+    assert note == "* at its last report; `show` counts the files"
+
+
 def test_a_reused_pid_does_not_make_a_killed_run_live(make_run, runs):
     # This test's own pid is alive; the run's lock is not held and its heartbeat is old.
     make_run([Spec(0)], status=RunStatus.RUNNING, heartbeat=time.time() - 3600)

@@ -172,7 +172,10 @@ def test_an_unknown_run_exits_2_and_names_those_there_are(run, runs):
 def test_several_matches_exit_2(make_run, runs):
     make_run([Spec(0)])
     make_run([Spec(0)], "tiny_reasoner-B5-thinking-greedy-00000000")
-    assert runs("show", "tiny").code == 2
+    ran = runs("show", "tiny")
+    assert ran.code == 2
+    assert "write TASK/ID: main/1f6cad1c or main/00000000" in ran.err
+    assert runs("show", "main/00000000").code == 0
 
 
 def test_one_digest_in_two_tasks_is_told_apart_by_the_task(make_run, runs):
@@ -180,7 +183,7 @@ def test_one_digest_in_two_tasks_is_told_apart_by_the_task(make_run, runs):
     make_run([Spec(0)], task="night")
     ran = runs("show", "1f6cad1c")
     assert ran.code == 2
-    assert "night/tiny_reasoner-B4-thinking-greedy-1f6cad1c" in ran.err
+    assert "write TASK/ID: main/1f6cad1c or night/1f6cad1c" in ran.err
     ran = runs("show", "night/1f6cad1c")
     assert ran.code == 0
     assert "runner.runs verify night/1f6cad1c" in ran.out

@@ -46,6 +46,15 @@ def test_a_problem_exits_1_and_names_file_frame_and_id(make_run, runs):
     assert "samples/shard-00000.jsonl.zst frame 0 B4-1-0: output_ids holds 13 ids" in ran.out
 
 
+def test_a_problem_names_the_command_that_mends(make_run, runs):
+    run = with_change(make_run, completion_tokens=3)
+    mend = "Damaged files are mended by: python -m runner.runs repair"
+    end = f"1 problem. Nothing was changed.\n{mend} "
+    assert runs("verify", "latest").out.endswith(f"{end}1f6cad1c\n")
+    elsewhere = run.path.rename(run.path.parents[2] / "copy")
+    assert runs("verify", str(elsewhere)).out.endswith(f"{end}{elsewhere}\n")
+
+
 def test_prompt_tokens_must_agree_with_the_ids(make_run):
     assert whats(with_change(make_run, prompt_tokens=1)) == [
         "input_ids holds 15 ids; prompt_tokens says 1"
@@ -204,4 +213,4 @@ def test_many_problems_are_cut_on_a_screen(make_run, runs):
     make_run([Spec(row, changes=wrong) for row in range(60)])
     out = runs("verify", "latest").out
     assert "and 10 more; --json lists all of them" in out
-    assert out.endswith("60 problems. Nothing was changed.\n")
+    assert "60 problems. Nothing was changed.\n" in out

@@ -34,7 +34,16 @@ def test_a_finished_run_is_told_of_at_once(make_run, runs):
 
 def test_a_killed_run_is_told_of_at_once(make_run, runs):
     running(make_run, pid=2**22 + 1)
-    assert "was killed; the same command continues it" in runs("watch", "latest").out
+    out = runs("watch", "latest").out
+    assert out.startswith("dead: 7/8 at last report, 1 rejected")
+    assert "was killed; the same command continues it" in out
+
+
+def test_the_picture_of_a_killed_run_says_how_old_its_figures_are(make_run):
+    run = running(make_run, pid=2**22 + 1)
+    screen = terminal(100)
+    screen.print(picture(Watcher(run).look(), screen))
+    assert "(balances)  at last report" in " ".join(unstyled(screen).split("\n")[3:5])
 
 
 def test_speed_and_pace_are_those_between_two_run_jsons(make_run):
