@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runner.config.prompting import check_prompting
 from runner.config.ranges import RANGES
@@ -59,9 +59,21 @@ def explain(error: OmegaConfBaseException) -> ConfigError:
     if known and key and key not in known:
         close = difflib.get_close_matches(key, known, n=1)
         allowed = ", ".join(known) + (f" (did you mean {close[0]}?)" if close else "")
+    elif isinstance(error, ValidationError):
+        allowed = _range_of(str(error.full_key or ""), str(error.msg or ""))
+    elif not known and isinstance(error.parent_node, DictConfig):
+        allowed = ", ".join(str(name) for name in error.parent_node)
     first_line = str(error.msg or error).splitlines()[0]
     found = "" if error.value is None else repr(error.value)
     return ConfigError(first_line, where=str(error.full_key or key), found=found, allowed=allowed)
+
+
+def _range_of(path: str, told: str) -> str:
+    """What a value of the wrong type should have been; "" where nothing is known."""
+    if (check := RANGES.get(pattern_of(path))) is not None:
+        return check[0]
+    kinds = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+    return next((words for kind, words in kinds.items() if f"converted to {kind}" in told), "")
 
 
 def _fields_of(kind: Any) -> list[str]:

@@ -56,7 +56,7 @@ def _flagged(data: ReportData) -> str:
     """Only samples with a flag of their own: findings over the whole set are no sample's."""
     apart = any(one.severity == "flag" for one in data.findings)
     own = _of(data.stats.all().flagged)
-    return f"{own}; findings over the whole set apart" if apart else own
+    return f"{own}; whole set apart" if apart else own
 
 
 def _of(count: int) -> str:

@@ -3,13 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
-from runner.conclusion import read_findings
-from runner.errors import ConfigError
 from runner.export import FORMATS, Manifest, Options, Policy, Request, RunInput, export
 from runner.export.policy import check_names, parse_scores, parse_split
 from runner.rundir import RunDir
@@ -18,6 +17,7 @@ from runner.runs.opening import open_run
 from runner.runs.screen import fill, new_table, say, say_json, say_table
 from runner.view.escape import safe_line
 from runner.view.figures import thousands
+from runner.view.findings import whole_set_error
 from runner.view.reading import read_profile
 from runner.view.status import choose_set, read_settings, read_state
 
@@ -88,18 +88,11 @@ def _declared(runs: Sequence[RunInput]) -> dict[str, list[str]]:
 
 def _check_single(policy: Policy, runs: Sequence[RunInput]) -> None:
     """Raises ConfigError for a reason that is found over a whole set: no sample carries it."""
-    for given in runs:
-        for found in read_findings(given.run, given.verdict_set):
-            names = {found.reason, f"{found.validator}.{found.reason}"}
-            for option, words in (("--drop", policy.drop), ("--keep", policy.keep)):
-                for name in names.intersection(words):
-                    raise ConfigError(
-                        "This is found over all samples together; no single one carries it.",
-                        where=option,
-                        found=f"{name}: {found.samples:,} samples of {found.category}",
-                        allowed="reasons of single samples",
-                        next_step="runs show and the report tell which samples it is about",
-                    )
+    options = (("--drop", policy.drop), ("--keep", policy.keep))
+    for given, (option, words) in product(runs, options):
+        for word in words:
+            if error := whole_set_error(given.run, given.verdict_set, word, option=option):
+                raise error
 
 
 def request_of(arguments: argparse.Namespace, declared: dict[str, list[str]]) -> Request:

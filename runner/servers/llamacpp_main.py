@@ -195,7 +195,10 @@ def serve(flags: dict[str, list[str]]) -> NoReturn:
         wanted = convert("slot_context", flags.get("slot_context", ["0"]), default=0)
         held = smallest_slot(server.listening_address) if wanted else 0
         if held < wanted:
-            fail(f"a slot holds {held} tokens of context, {wanted} are wanted: raise n_ctx")
+            fail(
+                f"a slot holds {held} tokens of context, {wanted} are wanted: lower "
+                "model.context_length, or raise server.flags.n_ctx if the model can hold more"
+            )
         select.select([told], [], [])
     leave(0)
 

@@ -8,9 +8,16 @@ EXAMPLES = 3
 """Sample ids that the error names."""
 
 
-def whole_set_error(run: RunDir, verdict_set: str, reason: str) -> ConfigError | None:
-    """Why no sample has this reason, where it was found over the whole set; else None."""
-    found = [one for one in read_findings(run, verdict_set) if one.reason == reason]
+def whole_set_error(
+    run: RunDir, verdict_set: str, reason: str, *, option: str = "--reason"
+) -> ConfigError | None:
+    """Why no sample has this REASON or VALIDATOR.REASON, where it was found over the whole set;
+    else None."""
+    found = [
+        one
+        for one in read_findings(run, verdict_set)
+        if reason in (one.reason, f"{one.validator}.{one.reason}")
+    ]
     if not found:
         return None
     base, name = "python -m runner.runs", reference_of(run)
@@ -19,7 +26,7 @@ def whole_set_error(run: RunDir, verdict_set: str, reason: str) -> ConfigError |
     categories = ", ".join(f"{one.category} ({one.samples:,} samples)" for one in found)
     return ConfigError(
         "This reason is found over the whole set: no single sample carries it.",
-        where="--reason",
+        where=option,
         found=f"{reason} in {categories}",
         next_step=f"{base} show {name} lists it{some}",
     )

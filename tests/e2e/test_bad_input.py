@@ -15,7 +15,11 @@ from tests.e2e.conftest import Outputs
 CASES = {
     "sampling.temprature=1": ("temprature", "temperature"),
     "+sampling.foo=1": ("sampling.foo", "top_p"),
-    "sampling.temperature=abc": ("sampling.temperature", "abc"),
+    "sampling.temperature=abc": ("sampling.temperature", "abc", "0 (greedy)"),
+    "category.count=abc": ("category.count", "abc", "1 or more"),
+    "seed=abc": ("seed", "abc", "whole number"),
+    "category.parts.B1.count=3": ("B1", "B4"),
+    "B4": ("B4", "category=B4"),
     "sampling.temperature=-1": ("sampling.temperature", "-1", "0 (greedy)"),
     "sampling.top_p=1.5": ("sampling.top_p", "1.5", "at most 1"),
     "sampling.max_new_tokens=0": ("sampling.max_new_tokens", "1 or more"),

@@ -6,15 +6,17 @@ import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
-from runner.records import Kind, RunStatus
+from runner.conclusion import SET_FILE
+from runner.records import Kind, RunStatus, SetFinding
 from runner.report import REPORT_NAME, make_report
 from runner.report.choosing import SAMPLES_MAX
 from runner.report.collect import OUTPUT_CHARS
 from runner.report.data import Shown, Text
 from runner.report.page import SAMPLES_BYTES_MAX, marked, sample_groups
-from runner.rundir import RunDir
+from runner.rundir import RunDir, replace_file
 from runner.view.sample_view import Ending, Piece
 from tests.report.conftest import Page, rewrite_state
 from tests.runs.conftest import MIXED, MakeRun, Spec, failing
@@ -195,6 +197,18 @@ def test_it_is_made_again(usual: RunDir, page: Page) -> None:
     page(usual)
     rewrite_state(usual, reason="another reason")
     assert "another reason" in page(usual)
+
+
+def test_the_tile_of_flags_says_that_findings_over_the_whole_set_are_apart(
+    page: Page, usual: RunDir
+) -> None:
+    tile = "1 sample; whole set apart"
+    assert tile not in page(usual)
+    found = SetFinding(
+        validator="d", reason="r", severity="flag", category="B4", samples=4, share=1.0
+    )
+    replace_file(usual.verdicts("online") / SET_FILE, msgspec.json.encode([found]))
+    assert tile in page(usual)
 
 
 def test_the_figures_are_whole_pictures(usual: RunDir) -> None:
