@@ -9,6 +9,7 @@ from runner.records import Counts, SetFinding
 from runner.report.data import ReportData
 from runner.report.plots import share_bar
 from runner.stats import CategoryStats
+from runner.view.facts import Facts
 from runner.view.figures import compact, duration, plural, share
 
 ACCOUNTS = ("ok", "rejected", "failed", "skipped", "pending")
@@ -42,7 +43,7 @@ def cards(data: ReportData) -> list[Card]:
     took = f"over {duration(state.generate_s)}" if state and state.generate_s else ""
     mean = f"{whole.output_tokens / samples:,.0f} a sample" if samples else ""
     return [
-        Card(f"{samples:,}", "samples", f"of {facts.counts.planned:,} planned"),
+        Card(f"{samples:,}", "samples", _of_plan(facts)),
         Card(compact(whole.output_tokens), "output tokens", mean),
         Card(compact(whole.prompt_tokens), "prompt tokens"),
         Card("-" if speed is None else f"{speed:,.0f}", "output tokens/s", took),
@@ -50,6 +51,11 @@ def cards(data: ReportData) -> list[Card]:
         Card(share(whole.rejected, samples), "rejected", _of(whole.rejected)),
         Card(share(whole.flagged, samples), "flagged", _flagged(data)),
     ]
+
+
+def _of_plan(facts: Facts) -> str:
+    beyond = f", {facts.unplanned:,} beyond it" if facts.unplanned else ""
+    return f"{facts.counts.planned:,} planned{beyond}"
 
 
 def _flagged(data: ReportData) -> str:
