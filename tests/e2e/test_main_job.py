@@ -1,7 +1,9 @@
 """The main job on the embedded default: a real llama.cpp, the bundled model, real prompts."""
 
+import json
 from pathlib import Path
 
+from runner.export import FORMATS
 from runner.rundir import reference_of
 from tests.e2e.conftest import Outputs
 
@@ -86,3 +88,14 @@ def test_a_run_whose_digest_another_task_shares_is_named_with_its_task(outputs: 
     assert ended.code == 0
     (run,) = (run for run in outputs.runs if run.path.parent.name == "other")
     assert reference_of(run) == f"other/{run.path.name[-8:]}"
+
+
+def test_a_real_run_is_exported_in_every_format(outputs: Outputs) -> None:
+    assert outputs.run("category=all", "category.count=2", "sampling=greedy").code == 0
+    for to in FORMATS:
+        out = outputs.path.parent / to
+        ended = outputs.tool("export", "latest", "--to", to, "--out", str(out))
+        assert ended.code == 0, ended.text
+        counts = json.loads((out / "manifest.json").read_text())["counts"]
+        assert counts["samples"] == 16
+        assert 0 < counts["exported"] == 16 - counts["left_out"]
