@@ -19,6 +19,7 @@ help: ## list the targets
 
 demo: $(VENV)/.demo ## set up and run the main job on the bundled model: no GPU, no download
 	$(PY) -m runner
+	@echo && echo "In this shell, before the next commands:  source $(VENV)/bin/activate"
 
 test: $(VENV)/.dev ## set up and pass the tests (no browser, no SGLang)
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadgroup -m "$(FAST)" $(TESTS)

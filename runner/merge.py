@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import yaml  # type: ignore[import-untyped]
 
 from runner.errors import ConfigError, MachineError
 from runner.keying import try_pairs
@@ -26,6 +25,7 @@ from runner.selection import PlanRequest, keep_selection, read_request
 from runner.shards import ShardReader, ShardWriter
 from runner.superseded import list_superseded
 from runner.world import Change, changes, table
+from runner.yamltext import dump_yaml, load_yaml
 
 LISTED = 20
 """Conflicts that are listed by name; the rest is only counted."""
@@ -90,7 +90,7 @@ def _open(run: RunDir) -> Part:
     request = read_request(run)
     if request is None:
         raise ConfigError("This run has no whole plan.", where=str(run.path))
-    config = yaml.safe_load(run.config_yaml.read_bytes())
+    config = load_yaml(run.config_yaml.read_bytes())
     return Part(run=run, state=run.read(), request=request, config=config)
 
 
@@ -139,7 +139,7 @@ def _build(parts: Sequence[Part], new: RunDir, name: str, *, max_attempts: int) 
     shutil.copytree(parts[0].run.tokenizer, new.tokenizer)
     shutil.copy2(parts[0].run.provenance_json, new.provenance_json)
     config = {key: value for key, value in parts[0].config.items() if key != "partition"}
-    replace_file(new.config_yaml, yaml.safe_dump(config, sort_keys=False).encode())
+    replace_file(new.config_yaml, dump_yaml(config).encode())
     for number, part in enumerate(parts):
         kept = new.path / "merged" / f"{number:02d}-{part.run.path.name}"
         kept.mkdir(parents=True)

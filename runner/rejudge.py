@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import yaml  # type: ignore[import-untyped]
 
 from runner.conclusion import conclude
 from runner.config import SourceKind
@@ -33,6 +32,7 @@ from runner.shards import ShardReader, ShardWriter
 from runner.stats import Stats
 from runner.validate import Judge
 from runner.world import Change, weight_versions
+from runner.yamltext import YAMLError, load_yaml
 
 CHUNK = 512
 """Samples that travel together: at 2,600 tokens each, half a second of work."""
@@ -67,7 +67,7 @@ def read_settings(run: RunDir, validators: Mapping[str, Any] | None = None) -> J
         MachineError: the file is not there or is not the config of a run.
     """
     try:
-        plain = yaml.safe_load(run.config_yaml.read_bytes())
+        plain = load_yaml(run.config_yaml.read_bytes())
         parts = plain["category"]["parts"]
         return JudgeSettings(
             run=str(run.path),
@@ -77,7 +77,7 @@ def read_settings(run: RunDir, validators: Mapping[str, Any] | None = None) -> J
             expected={name: _expected(part, plain) for name, part in parts.items()},
             weight_versions=sorted(_weight_versions(run)),
         )
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (OSError, YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise MachineError(
             "The config of this run cannot be read.",
             where=str(run.config_yaml),

@@ -10,7 +10,8 @@ from datasets import load_dataset
 from runner.ledger import read_samples
 from runner.records import Sample
 from tests.export.conftest import Export, family_run, lines
-from tests.families.build import FAMILIES, profile_named
+from tests.families.build import profile_named
+from tests.families.shapes import FAMILIES
 from tests.runs.conftest import MIXED, MakeRun, Spec, ids
 from tests.validators.corpus import CORPUS
 

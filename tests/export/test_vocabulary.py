@@ -20,7 +20,8 @@ from runner.export.torchfile import write_torch_file
 from runner.ledger import read_samples
 from runner.records import NOT_TOLD
 from tests.export.conftest import Export
-from tests.families.build import FAMILIES, profile_named
+from tests.families.build import profile_named
+from tests.families.shapes import FAMILIES
 from tests.runs.conftest import MIXED, PROFILE, MakeRun, Spec
 
 COUNTS = st.lists(st.integers(0, 50), min_size=8, max_size=60)

@@ -7,7 +7,8 @@ import pytest
 from runner.config import ModelMode
 from runner.errors import ConfigError
 from runner.profile import TokenizerFacts, probe
-from tests.families.build import FAMILIES, profile_named, tokenizer_named
+from tests.families.build import profile_named, tokenizer_named
+from tests.families.shapes import FAMILIES
 
 THINK = {
     "kimi_k2": {"instant": "none"},

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.records import JudgedVerdict, Outcome, Severity
-from tests.families.build import FAMILIES, profile_named
+from tests.families.build import profile_named
+from tests.families.shapes import FAMILIES
 from tests.validators.make import DEFAULT, judge_of, prompt_of, sample_of
 
 NAMES = [name for name in DEFAULT if name != "duplicates"]

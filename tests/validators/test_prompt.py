@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.families.build import FAMILIES, profile_named
+from tests.families.build import profile_named
+from tests.families.shapes import FAMILIES
 from tests.validators.make import judge_of, prompt_of, rendered, sample_of
 
 CONVERSATIONS = {
