@@ -134,7 +134,8 @@ def leave(code: int) -> NoReturn:
 
 
 def fail(message: str) -> NoReturn:
-    sys.stdout.write(f"llamacpp server: {message}\n")
+    # llama.cpp's own thread may stand in the middle of a line of its log: ours begins a new one.
+    sys.stdout.write(f"\nllamacpp server: {message}\n")
     leave(1)
 
 
